@@ -3,7 +3,7 @@
 # `sysom replay` runs them as well. All but main() is in libraries, for the unit tests.
 LIBS += fleet incident aggregator
 fleet_SRCS := $(call in,aggregator/fleet,baselines fleet fleet_admit fleet_detect fleet_json \
-		fleet_kinds fleet_pages fleet_pull fleet_roles fleet_sources fleet_temporal \
+		fleet_kinds fleet_pages fleet_pull fleet_requests fleet_roles fleet_sources fleet_temporal \
 		sketch_json sketch_merge sql)
 fleet_NEEDS := wire analysis
 fleet_LDLIBS := -lsqlite3 -ljansson

@@ -38,6 +38,9 @@
 /* A node has at most 16 GPUs today (and MIG slices), plus helper processes and processes about to
  * exit. */
 #define LIMIT_NODE_PROCESSES 64
+/* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
+ * of ten thousand would take minutes. */
+#define LIMIT_NODE_REQUESTS 65536u
 /* Events drained from one process before the next one gets its turn (fairness). */
 #define LIMIT_DRAIN_BATCH 4096
 /* Connections to the attach socket that have not sent a hello yet; a job's processes connect

@@ -37,19 +37,25 @@ int commands_control(const struct options *o, struct client *c)
 	return EXIT_USAGE;
 }
 
-json_t *commands_node_status(const struct options *o, const struct client *control,
-			     struct client_error *e)
+json_t *commands_node_get(const struct options *o, const struct client *control, const char *path,
+			  struct client_error *e)
 {
 	const char *named = getenv("SYSOM_CONTROL_PATH");
 	struct client_error again;
 	struct client tcp;
 	json_t *n;
 
-	if (!client_json(control, "GET", "/api/v1/status", &n, e) || !e->denied || o->control ||
+	if (!client_json(control, "GET", path, &n, e) || !e->denied || o->control ||
 	    (named && *named) || client_init_url(&tcp, NODE_URL))
 		return n;
-	client_json(&tcp, "GET", "/api/v1/status", &n, &again);
+	client_json(&tcp, "GET", path, &n, &again);
 	return n;
+}
+
+json_t *commands_node_status(const struct options *o, const struct client *control,
+			     struct client_error *e)
+{
+	return commands_node_get(o, control, "/api/v1/status", e);
 }
 
 int commands_complain(const char *what, const struct client_error *e)

@@ -15,6 +15,7 @@ int cmd_preload_main(const struct options *o);
 int cmd_spans_main(const struct options *o);
 int cmd_status_main(const struct options *o);
 int cmd_top_main(const struct options *o);
+int cmd_requests_main(const struct options *o);
 int cmd_incidents_list(const struct options *o);
 int cmd_incidents_show(const struct options *o);
 int cmd_control_off(const struct options *o);
@@ -39,6 +40,9 @@ int commands_control(const struct options *o, struct client *c);
  * control socket, it is read at sysomd's default HTTP address. */
 json_t *commands_node_status(const struct options *o, const struct client *control,
 			     struct client_error *e);
+/* The same for another path. */
+json_t *commands_node_get(const struct options *o, const struct client *control, const char *path,
+			  struct client_error *e);
 /* Whether text can be an incident's id, or the start of one. */
 bool commands_is_id(const char *text);
 /* False, with a message, if path has an ending that is not HTML's. path: may be NULL or "-". */

@@ -3,7 +3,7 @@ LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
-		cmd_preload cmd_record cmd_replay cmd_report cmd_run cmd_spans cmd_status cmd_top cmd_trace cmd_verdict cmd_wait commands \
+		cmd_preload cmd_record cmd_replay cmd_report cmd_requests cmd_run cmd_spans cmd_status cmd_top cmd_trace cmd_verdict cmd_wait commands \
 		options paths run_as) \
 	$(call in,cli/text,intern outfile) \
 	$(call in,cli/doctor,doctor_cluster doctor_gpu doctor_preload doctor_sampler doctor_system) \

@@ -45,6 +45,20 @@ static const char top_words[] =
     "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
     "incident of the selected rank, as sysom show does.\n";
 
+static const char requests_words[] =
+    "Without an argument: each serving job's requests, running and waiting now, how long the "
+    "oldest\n"
+    "waits, time to first token (ttft) and time per output token (tpot) of the last one to two\n"
+    "minutes (median and p99), and how many missed the objective. With a job also those that did,\n"
+    "the newest first: the phase that took most of the time, its longest step with the span that\n"
+    "fills it, the request's incident, and the one that has the step's time. On a terminal the "
+    "table\n"
+    "is refreshed every second.\n"
+    "ID       a request's id as its client gave it, or the 16 digits that sysom prints: its "
+    "phases,\n"
+    "         steps and longest steps, from this node's sysomd\n"
+    "Objectives are sysomd's requests.ttft and requests.tpot.\n";
+
 static const char control_words[] =
     "Needs sysomd's control socket. Root and the user that runs sysomd reach all ranks with it,\n"
     "other users their own. The package's unit makes it for root alone: use sudo.\n";
@@ -101,6 +115,14 @@ static const struct command commands[] = {
      .summary = "all ranks, refreshed every second on a terminal",
      .detail = top_words,
      .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n"},
+    {.name = "requests",
+     .run = cmd_requests_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_JOB | OPTION_ONCE,
+     .args = "[JOB|ID]",
+     .args_max = 1,
+     .summary = "requests of serving jobs, and those that missed an objective",
+     .detail = requests_words,
+     .examples = "  sysom requests\n  sysom requests llama-serve\n  sysom requests cmpl-8f3a\n"},
     {.name = "incidents",
      .run = cmd_incidents_list,
      .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,

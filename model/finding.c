@@ -22,9 +22,10 @@ static const struct cause *cause_of(enum finding_cause c)
 
 const char *finding_kind_name(enum finding_kind kind)
 {
-	static const char *const names[] = {"unknown", "slow_rank", "uniform", "hang", "imbalance"};
+	static const char *const names[] = {"unknown", "slow_rank", "uniform",
+					    "hang",    "imbalance", "requests"};
 
-	return names[(unsigned)kind <= FINDING_IMBALANCE ? kind : 0];
+	return names[(unsigned)kind <= FINDING_REQUESTS ? kind : 0];
 }
 
 const char *finding_layer_name(enum finding_layer layer)
@@ -57,7 +58,7 @@ enum finding_layer finding_cause_layer(enum finding_cause cause)
 
 enum finding_kind finding_kind_find(const char *name)
 {
-	int k = FINDING_IMBALANCE;
+	int k = FINDING_REQUESTS;
 
 	while (k && strcmp(name, finding_kind_name((enum finding_kind)k)))
 		k--;

@@ -17,6 +17,7 @@ enum finding_kind {
 	FINDING_UNIFORM = 2,   /* all ranks are slower than before */
 	FINDING_HANG = 3,
 	FINDING_IMBALANCE = 4, /* about a role; never blames a rank */
+	FINDING_REQUESTS = 5,  /* requests missed an objective; never blames a rank */
 };
 enum finding_layer {
 	LAYER_UNKNOWN = 0,
@@ -60,6 +61,11 @@ struct finding {
 	double effect_ns;  /* the same, per step */
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */
+	/* Of requests: how many missed the objective in this way, and the usual time between two; 0:
+	 * not known. The id of the windows that show it, not zero. */
+	uint64_t count;
+	double period_ns;
+	uint8_t anomaly_id[16];
 	struct finding_line evidence[FINDING_EVIDENCE_MAX];
 	uint32_t evidence_count;
 };
@@ -80,8 +86,8 @@ struct finding_report {
 	uint64_t reporter, reported_begin_unix_ns;
 };
 
-const char *
-finding_kind_name(enum finding_kind kind); /* "slow_rank", "uniform", "hang", "imbalance" */
+const char *finding_kind_name(
+    enum finding_kind kind); /* "slow_rank", "uniform", "hang", "imbalance", "requests" */
 const char *finding_layer_name(enum finding_layer layer); /* "gpu", ... "unknown" */
 const char *finding_cause_id(enum finding_cause cause);	  /* "os-softirq" */
 const char *finding_cause_title(enum finding_cause cause);

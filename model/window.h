@@ -186,6 +186,8 @@ struct beat_comm {
 	uint64_t open_bytes;
 };
 
+struct request_job;
+
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
 /* because of its self time, or compared with its peers on the node */
 #define BEAT_RANK_SUSPECT 0x02
@@ -267,6 +269,8 @@ struct beat {
 	uint64_t windows_sent, windows_dropped;
 	struct beat_rank *ranks;
 	uint32_t rank_count;
+	struct request_job *requests; /* model/request.h; each of a job of one of the ranks */
+	uint32_t request_count;
 };
 
 /* For decoded windows: frees the arrays inside (all names are one allocation), not the struct. */

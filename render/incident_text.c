@@ -98,9 +98,11 @@ const char *incident_text_title(const json_t *in)
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
 		snprintf(out, sizeof(out), "the job %s",
-			 incident_text_is_transient(in)	 ? what
-			 : strcmp(symptom, "stall") == 0 ? "hangs"
-							 : "is slow; no rank is to blame");
+			 strcmp(symptom, "slow_requests") == 0
+			     ? "answers requests later than its objective"
+			 : incident_text_is_transient(in) ? what
+			 : strcmp(symptom, "stall") == 0  ? "hangs"
+							  : "is slow; no rank is to blame");
 	else
 		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "",
 			 incident_text_ranks(ranks), what);
@@ -129,6 +131,10 @@ static void print_when(FILE *to, const json_t *in)
 	if (end > begin)
 		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
 			open ? " so far" : "");
+	if (!strcmp(jsonget_text(in, "kind"), "requests")) {
+		fputc('\n', to);
+		return;
+	}
 	fprintf(to, "\n            steps %s to %s, %s flagged",
 		term_count(jsonget_number(in, "first_step")),
 		term_count(jsonget_number(in, "last_step")),

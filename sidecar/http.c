@@ -20,6 +20,7 @@
 #include "sidecar/node.h"
 #include "sidecar/process.h"
 #include "sidecar/requests.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/ship.h"
 #include "sidecar/status.h"
 
@@ -331,6 +332,7 @@ static bool on_capture(struct node *n, struct http_request *r)
 void http_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
 	status_metrics(n, user, m);
+	request_node_metrics(n, user, m);
 	otlp_export_metrics(n->otlp, m);
 	metrics_counter(m, "sysom_http_foreign_host_total",
 			"HTTP requests refused because of their Host header.",
@@ -371,14 +373,21 @@ static bool on_status(struct node *n, struct http_request *r)
 	return true;
 }
 
+static bool on_requests(struct node *n, struct http_request *r)
+{
+	if (!request_node_json(n, &r->user, &r->query, &r->answer.body))
+		http_answer_error(&r->answer, 400, "\"id\" must be 16 hex digits");
+	return true;
+}
+
 static const struct route {
 	const char *path;
 	bool control; /* a POST, on the control socket only; otherwise a GET */
 	bool (*finish)(struct node *n, struct http_request *r); /* as in struct http_handlers */
 } routes[] = {
-    {"/healthz", false, on_health},	   {"/metrics", false, on_metrics},
-    {"/api/v1/status", false, on_status},  {"/api/v1/trace", true, on_trace},
-    {"/api/v1/capture", true, on_capture},
+    {"/healthz", false, on_health},	  {"/metrics", false, on_metrics},
+    {"/api/v1/status", false, on_status}, {"/api/v1/requests", false, on_requests},
+    {"/api/v1/trace", true, on_trace},	  {"/api/v1/capture", true, on_capture},
 };
 
 /* On the control socket each user changes the user's own ranks. A web page can make a browser POST to

@@ -6,6 +6,7 @@ sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process re
 	$(call in,sidecar/os,first_touch os_bpf os_cost os_hierarchy os_node os_proc os_read os_series \
 		os_signals) \
 	$(call in,sidecar/gpu,gpu_match gpu_node gpu_nvml gpu_poll) \
+	$(call in,sidecar/serving,request_node) \
 	$(call in,sidecar/stacks,cpu_profile cpu_stacks installed neighbours sketch_maker \
 		symbol_offer)
 sidecar_NEEDS := node sampler http link post

@@ -148,6 +148,7 @@ struct node {
 	struct tls *tls;		   /* wire/link/tls.h; NULL: plain TCP */
 	struct uplink *uplink;		   /* uplink.h */
 	struct requests *requests;	   /* requests.h */
+	struct request_node *request_node; /* serving/request_node.h */
 	struct http *http;		   /* http.h */
 	struct cpu_stacks *stacks;	   /* stacks/cpu_stacks.h; NULL: not opened */
 	struct sketch_maker *sketch_maker; /* stacks/sketch_maker.h; NULL: not opened */

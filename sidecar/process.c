@@ -20,6 +20,7 @@
 #include "base/text/utf8.h"
 #include "sidecar/drain.h"
 #include "sidecar/keep.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
 /* A process whose socket closed connects again within 2 s (attach.h). */
@@ -104,6 +105,7 @@ static void sink_host(void *arg, const struct record *r, const struct step_mark 
 	if (r->kind == RECORD_COMM && p->id.rank < 0)
 		number_by_communicator(p, r);
 	rank_host(p->rank, r, mark, late);
+	request_node_record(p, r);
 }
 
 static void sink_device(void *arg, const struct record *r)
@@ -382,6 +384,8 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (!err)
 		err = links_open(&p->links);
 	if (!err)
+		err = request_node_begin(p);
+	if (!err)
 		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
 	if (err)
 		return err;
@@ -403,6 +407,7 @@ static void release(struct process *p)
 	windows_drop(p->node->analysis.windows, p->slot);
 	rank_close(p->rank);
 	links_close(p->links);
+	request_node_drop(p);
 	recorder_drop_rank(p->node->analysis.recorder, p->slot);
 	ring_reader_close(p->reader);
 	p->node->processes[p->slot] = NULL;
@@ -529,6 +534,7 @@ void process_tend(struct node *n, uint64_t now_ns)
 			continue;
 		if (p->join) { /* it ended since the last turn */
 			drain_last(p);
+			request_node_end(p);
 			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,
 				 p->id.rank, (unsigned long long)p->rank->stats.steps,
 				 (unsigned long long)p->rank->stats.flagged);

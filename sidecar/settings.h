@@ -33,6 +33,7 @@ struct settings {
 	double window_burst, window_per_minute, asked_per_minute;
 	uint64_t hold_bytes;
 	uint64_t stall_ns;
+	uint64_t requests_ttft_ns, requests_tpot_ns; /* objectives */
 	bool canary, canary_realtime, node_peers;
 	bool automatic_steps;
 	char record_analysis[NODE_PATH_BYTES];

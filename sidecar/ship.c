@@ -18,6 +18,7 @@
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
 #include "sidecar/status.h"
@@ -422,6 +423,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 		if (has_news(n, p, now_ns))
 			fill_beat_rank(p, &ranks[b->rank_count++], now_ns);
 	}
+	request_node_beat(n, b, now_ns);
 }
 
 void ship_beat(struct node *n, uint64_t now_ns)

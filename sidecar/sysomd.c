@@ -38,6 +38,7 @@
 #include "sidecar/process.h"
 #include "sidecar/registration.h"
 #include "sidecar/requests.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/ship.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/sketch_maker.h"
@@ -147,6 +148,12 @@ static const struct config_key keys[] = {
 	"a rank hangs if its GPU has work but makes no progress for this long and at least for the "
 	"time of 30 usual steps",
 	.min = 1e9, .max = 3600e9),
+    KEY(requests_ttft_ns, "requests.ttft", CONFIG_DURATION, "10s",
+	"objective of serving jobs: the first token of a request comes within this time",
+	.min = 1e6, .max = 3600e9),
+    KEY(requests_tpot_ns, "requests.tpot", CONFIG_DURATION, "100ms",
+	"objective of serving jobs: each further token takes this long, on average over a request",
+	.min = 1e5, .max = 3600e9),
     KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
 	"where CPU stacks are unwound: bpf: in the kernel; bpf_tail: there, with tail calls "
 	"only; copy: in user space",
@@ -423,11 +430,12 @@ static void on_tend(void *arg, uint32_t count)
 	struct daemon *d = arg;
 	struct node *n = &d->node;
 	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t period = windows_is_close(n->analysis.windows, now_ns)
+	uint64_t period = windows_is_close(n->analysis.windows, now_ns) || request_node_has_news(n)
 			      ? n->settings.beat_suspect_ns
 			      : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	request_node_tend(n, now_ns);
 	analysis_log_tend(n->analysis.log, now_ns);
 	requests_tend(n, now_ns);
 	keep_tend(n->keep, n->processes, now_ns);
@@ -599,6 +607,8 @@ static int daemon_open(struct daemon *d)
 		return err;
 	err = requests_open(n);
 	if (!err)
+		err = request_node_open(n, requests_take);
+	if (!err)
 		err = open_log(n);
 	if (!err)
 		err = ship_open(n);
@@ -653,6 +663,7 @@ static void daemon_close(struct daemon *d, int code)
 	cpu_stacks_close(n->stacks);
 	registration_close(d->registration);
 	requests_close(n);
+	request_node_close(n);
 	ship_close(n);
 	keep_close(n->keep);
 	drain_close(n->drain);

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "wire/beat_columns.h"
+#include "wire/beat_requests.h"
 #include "wire/codec_internal.h"
 
 /* Fields that have the same name and type on both sides. */
@@ -101,8 +102,14 @@ int wire_beat_rank_bytes(const struct beat_rank *r)
 	return err;
 }
 
+size_t wire_beat_requests_fit(struct request_job *r, size_t bytes)
+{
+	return beat_requests_fit(r, bytes);
+}
+
 int wire_beat_encode(const struct beat *b, struct buf *out)
 {
+	struct beat_requests *requests = NULL;
 	struct item *items;
 	Sysom__Wire__BeatRank **list;
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
@@ -133,11 +140,14 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 #undef X
 	pb.ranks = list;
 	pb.n_ranks = b->rank_count;
+	if (!err)
+		err = beat_requests_pack(b, &pb, &requests);
 	e.beat = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_BEAT, beat_bytes_max(b->rank_count), out);
 	for (uint32_t i = 0; items && i < b->rank_count; i++)
 		item_release(&items[i]);
+	beat_requests_release(requests);
 	free(items);
 	free(list);
 	return err;
@@ -201,6 +211,8 @@ static int beat_fill(const Sysom__Wire__Beat *pb, struct beat *b)
 	for (size_t i = 0; i < pb->n_ranks && !err; i++)
 		err = rank_fill(pb->ranks[i], &b->ranks[i]);
 	b->rank_count = (uint32_t)pb->n_ranks;
+	if (!err)
+		err = beat_requests_unpack(pb, b);
 	if (err)
 		wire_beat_free(b);
 	return err;
@@ -230,6 +242,8 @@ int wire_beat_decode(const void *data, size_t bytes, struct beat *b)
 void wire_beat_free(struct beat *b)
 {
 	free(b->ranks);
+	free(b->requests);
 	b->ranks = NULL;
-	b->rank_count = 0;
+	b->requests = NULL;
+	b->rank_count = b->request_count = 0;
 }

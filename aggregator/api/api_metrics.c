@@ -211,6 +211,7 @@ void api_metrics(const struct api_sources *api, struct metrics *m)
 	otlp_export_metrics(api->otlp, m);
 	metrics_fleet(api, m);
 	fleet_ranks_metrics(api->fleet, api->user, clock_monotonic_ns(), m);
+	fleet_requests_metrics(api->fleet, api->user, clock_monotonic_ns(), m);
 	api_symbols_metrics(api->symbols, m);
 	metrics_http(api->http, m);
 }

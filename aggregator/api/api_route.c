@@ -119,6 +119,20 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 		answer_json(a, fleet_baselines_json(api->fleet, key, clock_monotonic_ns()));
 }
 
+/* All jobs, or one with its violations. */
+static void get_requests(const struct api_sources *api, const struct http_query *q,
+			 const char *name, struct http_answer *a)
+{
+	const char *job = http_query_get(q, "job");
+	char key[WIRE_TEXT_BYTES];
+
+	if (job && !is_text(job))
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
+	else if (!job || resolve(api, job, key, a))
+		answer_json(a, fleet_requests_json(api->fleet, api->user, job ? key : NULL,
+						   clock_monotonic_ns()));
+}
+
 static void get_baseline(const struct api_sources *api, const struct http_query *q, const char *run,
 			 struct http_answer *a)
 {
@@ -347,6 +361,7 @@ static const struct {
     {"/api/v1/ranks", get_ranks},
     {"/api/v1/jobs", get_jobs},
     {"/api/v1/nodes", get_nodes},
+    {"/api/v1/requests", get_requests},
     {"/api/v1/kinds", get_of_job},
     {"/api/v1/roles", get_of_job},
     {"/api/v1/waterline", get_of_job},

@@ -14,6 +14,7 @@
 #include "base/keyed.h"
 #include "base/room.h"
 #include "base/text/text.h"
+#include "model/request.h"
 
 #define PROBE_MAX 32u
 /* A table filled this far is crowded: only believed nodes get the remaining places. */
@@ -98,6 +99,7 @@ static void job_free(struct fleet *f, struct fleet_job *job)
 		if (job->roles[i].has_base)
 			wire_sketch_free(&job->roles[i].base);
 	}
+	fleet_requests_free(job);
 	idmap_fini(&job->by_rank);
 	idmap_fini(&job->by_node);
 	idmap_fini(&job->comms);
@@ -540,6 +542,22 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
+static void take_requests(struct fleet *f, struct fleet_node *n, const struct beat *b,
+			  uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < b->request_count; i++) {
+		const struct request_job *r = &b->requests[i];
+		struct fleet_job *job = fleet_find_job(f, r->job);
+		const struct fleet_part *part =
+		    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
+
+		if (fleet_admit_believes(job, part))
+			fleet_requests_beat(f, job, n, r, now_ns);
+		else
+			f->counts.dropped++;
+	}
+}
+
 void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uint64_t now_ns)
 {
 	struct fleet_node *n;
@@ -568,6 +586,7 @@ void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uin
 				take_end(f, n, &b->ranks[i]);
 			else
 				take_rank(f, n, &b->ranks[i], now_ns);
+		take_requests(f, n, b, now_ns);
 	}
 	pthread_mutex_unlock(&f->lock);
 }

@@ -135,6 +135,7 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 		fleet_pull_finding(f, job, e, now_ns);
 	}
 	hangs(f, job, now_ns);
+	fleet_requests_tick(f, job, now_ns);
 	if (now_ns - job->look_ns >= TEMPORAL_PERIOD_NS) {
 		job->look_ns = now_ns;
 		fleet_temporal_tick(f, job, now_ns, now_unix_ns);

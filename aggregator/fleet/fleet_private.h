@@ -26,6 +26,8 @@
 #define FLEET_ANY_ROLE "rank"
 
 struct fleet_job;
+struct fleet_requests;
+struct request_job;
 
 struct fleet_held {
 	struct fleet_job *job;
@@ -171,6 +173,7 @@ struct fleet_job {
 	uint64_t roles_ns;
 	bool uniform, hanging; /* a finding of that kind is open */
 	uint64_t uniform_reported_ns, uniform_begin_unix_ns, uniform_step; /* as last reported */
+	struct fleet_requests *requests;				   /* NULL: it had none */
 };
 
 /* A run's row for the baselines, written without the lock. */
@@ -272,6 +275,12 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns);
 struct finding_report *fleet_detect_pending(struct fleet *f);
+/* fleet_requests.c */
+/* A believed node's report. */
+void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			 const struct request_job *r, uint64_t now_ns);
+void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
+void fleet_requests_free(struct fleet_job *job);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 			uint64_t now_ns);

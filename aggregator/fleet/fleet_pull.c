@@ -197,7 +197,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 	bool again = !job->pull.suspect_ns || now_ns - job->pull.suspect_ns >= SUSPECT_AGAIN_NS;
 
 	/* beats show all of an imbalance */
-	if (!f->config.pull || e->ended || e->finding.kind == FINDING_IMBALANCE)
+	if (!f->config.pull || e->ended || e->finding.kind == FINDING_IMBALANCE ||
+	    e->finding.kind == FINDING_REQUESTS)
 		return;
 	hold(f, job, begin, end, now_ns);
 	if (e->finding.kind == FINDING_HANG) {

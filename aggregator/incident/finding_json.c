@@ -28,11 +28,12 @@ json_t *finding_json_lines(const struct finding_line *lines, uint32_t count)
 json_t *finding_json_make(const struct finding_report *f)
 {
 	const struct finding *g = &f->finding;
-	json_t *ranks = json_array();
+	json_t *ranks = json_array(), *out;
+	char id[2 * sizeof(g->anomaly_id) + 1];
 
 	for (uint32_t k = 0; k < g->rank_count; k++)
 		json_array_append_new(ranks, json_integer(g->ranks[k]));
-	return json_pack(
+	out = json_pack(
 	    "{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:b, s:b, s:o}", "kind",
 	    finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks", ranks,
 	    "first_step", (json_int_t)g->first_step, "last_step", (json_int_t)g->last_step,
@@ -40,6 +41,13 @@ json_t *finding_json_make(const struct finding_report *f)
 	    text_finite(g->confidence), "begin_unix_ns", json_exact(f->begin_unix_ns),
 	    "end_unix_ns", json_exact(f->end_unix_ns), "ended", f->ended, "earlier_runs",
 	    g->earlier_runs, "evidence", finding_json_lines(g->evidence, g->evidence_count));
+	if (g->kind != FINDING_REQUESTS)
+		return out;
+	text_hex(g->anomaly_id, sizeof(g->anomaly_id), id);
+	json_object_set_new(out, "count", json_integer((json_int_t)g->count));
+	json_object_set_new(out, "period_s", json_real(text_finite(g->period_ns) * 1e-9));
+	json_object_set_new(out, "anomaly_id", json_string(id));
+	return out;
 }
 
 int finding_json_parse(const json_t *j, struct finding_report *out)
@@ -83,5 +91,10 @@ int finding_json_parse(const json_t *j, struct finding_report *out)
 	out->reported_begin_unix_ns = jsonget_unsigned(j, "reported_begin_unix_ns");
 	out->ended = jsonget_true(j, "ended");
 	g->earlier_runs = jsonget_true(j, "earlier_runs");
+	g->count = jsonget_unsigned(j, "count");
+	g->period_ns = jsonget_number(j, "period_s") * 1e9;
+	if (g->kind == FINDING_REQUESTS &&
+	    text_unhex(jsonget_text(j, "anomaly_id"), g->anomaly_id, sizeof(g->anomaly_id)))
+		return -EINVAL;
 	return 0;
 }

@@ -697,7 +697,7 @@ struct newcomer {
 	const char *job;
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
-	bool blameless;
+	uint64_t apart;		   /* as an incident's */
 	/* a window that accuses no rank: it is about one fault, and does not merge two */
 	bool waits;
 	int32_t suspect;	       /* the rank it accuses; -1: none */
@@ -716,7 +716,7 @@ static struct newcomer of_window(const struct digest *d)
 				 d->begin_unix_ns,
 				 d->end_unix_ns,
 				 asked || is_itself(d) ? d->anomaly_id : NULL,
-				 false,
+				 0,
 				 !accuses,
 				 accuses ? d->rank.rank : -1,
 				 NULL,
@@ -840,7 +840,8 @@ static bool goes_on(const struct incident *i, const struct newcomer *n)
 
 static bool may_join(const struct incident *i, const struct newcomer *n)
 {
-	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
+	return !strcmp(i->row.job, n->job) &&
+	       (i->apart == n->apart || (i->apart > 1 && continues(i, n->anomaly_id)));
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i,
@@ -876,7 +877,7 @@ static bool fits_better(const struct incident *i, const struct incident *best,
 	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
 	bool same = continues(i, n->anomaly_id);
 
-	if (n->waits && same != continues(best, n->anomaly_id))
+	if ((n->waits || i->apart || best->apart) && same != continues(best, n->anomaly_id))
 		return same;
 	return mine < other || (mine == other && i->order < best->order);
 }
@@ -955,7 +956,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && connects(s, to, i, n)) {
+		if (i != to && i->apart == to->apart && connects(s, to, i, n)) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
@@ -994,7 +995,7 @@ static struct incident *found(struct incident_set *s, const struct newcomer *n, 
 	i = incident_new(s, &row, n->sender, n->node);
 	if (!i)
 		return NULL;
-	i->blameless = n->blameless;
+	i->apart = n->apart;
 	out->opened = true;
 	if (s->evicted)
 		text_copy(out->evicted, sizeof(out->evicted), s->evicted->row.id);
@@ -1027,10 +1028,18 @@ static bool is_sound(const struct finding_report *f)
 	const struct finding *g = &f->finding;
 
 	return f->job[0] && memchr(f->job, 0, sizeof(f->job)) && g->kind >= FINDING_SLOW_RANK &&
-	       g->kind <= FINDING_IMBALANCE && g->cause < CAUSE_COUNT &&
+	       g->kind <= FINDING_REQUESTS && g->cause < CAUSE_COUNT &&
 	       g->rank_count <= FINDING_RANKS_MAX && g->evidence_count <= FINDING_EVIDENCE_MAX &&
 	       g->last_step >= g->first_step && isfinite(g->excess) && isfinite(g->effect_ns) &&
-	       isfinite(g->confidence);
+	       isfinite(g->confidence) && isfinite(g->period_ns);
+}
+
+static uint64_t apart_of(const struct finding *f)
+{
+	uint64_t id;
+
+	memcpy(&id, f->anomaly_id, sizeof(id));
+	return f->kind == FINDING_REQUESTS ? id | 2 : f->kind == FINDING_IMBALANCE;
 }
 
 int incident_set_add_finding(struct incident_set *s, const struct finding_report *f,
@@ -1040,8 +1049,8 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    f->job,
 	    f->begin_unix_ns,
 	    f->end_unix_ns,
-	    NULL,
-	    f->finding.kind == FINDING_IMBALANCE,
+	    f->finding.kind == FINDING_REQUESTS ? f->finding.anomaly_id : NULL,
+	    apart_of(&f->finding),
 	    false,
 	    f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ? f->finding.ranks[0] : -1,
 	    &f->finding,
@@ -1068,6 +1077,8 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	}
 	report.reporter = s->config.reporter;
 	report.reported_begin_unix_ns = f->begin_unix_ns;
+	if (n.anomaly_id)
+		anomaly_take(i, n.anomaly_id);
 	finding_take(s, i, &report);
 	accuse_all(i);
 	i->row.open |= !f->ended;
@@ -1105,7 +1116,9 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 		return -ENOENT;
 	if (!is_sound(f))
 		return -EINVAL;
-	i->blameless = f->finding.kind == FINDING_IMBALANCE;
+	i->apart = apart_of(&f->finding);
+	if (f->finding.kind == FINDING_REQUESTS)
+		anomaly_take(i, f->finding.anomaly_id);
 	finding_take(s, i, f);
 	accuse_all(i);
 	return 0;

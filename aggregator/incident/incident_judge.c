@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
 
@@ -265,10 +266,10 @@ static double most_lost_ns(const struct incident *i)
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
-						  FINDING_IMBALANCE};
+						  FINDING_IMBALANCE, FINDING_REQUESTS};
 	const struct finding *best = NULL;
 
-	for (int o = 0; o < 4 && !best; o++)
+	for (size_t o = 0; o < ARRAY_LEN(order) && !best; o++)
 		for (uint32_t k = 0; k < i->finding_count; k++) {
 			const struct finding *f = &i->findings[k].finding;
 
@@ -409,7 +410,9 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 	if (j->reason == WINDOW_DRIFT)
 		return "drift";
 	if (j->finding)
-		return j->finding->kind == FINDING_IMBALANCE ? "imbalance" : "slow_job";
+		return j->finding->kind == FINDING_IMBALANCE  ? "imbalance"
+		       : j->finding->kind == FINDING_REQUESTS ? "slow_requests"
+							      : "slow_job";
 	if (is_transient(i))
 		return "transient";
 	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";

@@ -159,7 +159,9 @@ struct incident {
 	 * the last dropped one was. */
 	uint32_t excerpt_member, excerpt_rank;
 	uint64_t order; /* of creation */
-	bool blameless; /* imbalance: no window and no other finding joins it */
+	/* 0: ordinary. Else only findings with the same number join it, and windows with an id of its
+	 * anomalies: 1: imbalance; above: requests that missed an objective in one way. */
+	uint64_t apart;
 };
 
 struct incident_set {

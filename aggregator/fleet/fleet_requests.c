@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Requests of serving jobs, as their nodes report them: counts, times over the last one to two
+ * minutes, and those that missed an objective. These are grouped by objective, phase and span; a
+ * group is one finding, and so one incident, however often it comes again. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet/fleet_private.h"
+#include "base/http/http_user.h"
+#include "base/metrics/metrics.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
+#include "model/request.h"
+
+#define NODES_MAX  64u
+#define GROUPS_MAX 16u
+#define RECENT_MAX 64u
+#define PERIOD_NS  60000000000ull   /* of one of the two histograms */
+#define QUIET_NS   600000000000ull  /* a group without news for so long has ended */
+#define AGE_MAX_NS 3600000000000ull /* an older time of a node is none */
+
+struct of_node {
+	uint32_t node, running, waiting;
+	uint64_t wait_ns, seen_ns;
+};
+
+struct seen {
+	struct request_violation v;
+	char node[WIRE_TEXT_BYTES];
+	uint64_t begin_unix_ns, end_unix_ns; /* the request, up to what was late */
+	uint8_t group[16];
+};
+
+struct group {
+	uint8_t id[16];
+	uint32_t objective, phase;
+	char span[REQUEST_SPAN_BYTES];
+	uint64_t count, occurrences; /* requests; different steps */
+	uint64_t first_unix_ns, last_unix_ns, begin_unix_ns;
+	uint64_t slow_ns; /* begin of the latest step, on its node's clock */
+	uint64_t news_ns;
+	double sum_ns;
+	struct seen worst;
+	bool news, used;
+};
+
+struct times {
+	struct durations ttft, tpot, queue;
+};
+
+struct fleet_requests {
+	struct of_node node[NODES_MAX];
+	uint32_t nodes;
+	struct request_job sum; /* counters only */
+	struct times now, before;
+	uint64_t period_ns; /* begin of `now` */
+	struct group group[GROUPS_MAX];
+	uint64_t groups_full;
+	struct seen recent[RECENT_MAX]; /* ring */
+	uint64_t recents;
+};
+
+void fleet_requests_free(struct fleet_job *job)
+{
+	free(job->requests);
+	job->requests = NULL;
+}
+
+/* ---- a node's report ---- */
+
+static void set_node(struct fleet_requests *q, uint32_t node, const struct request_job *r,
+		     uint64_t now_ns)
+{
+	struct of_node *at = NULL, *oldest = &q->node[0];
+
+	for (uint32_t i = 0; i < q->nodes; i++) {
+		if (q->node[i].node == node)
+			at = &q->node[i];
+		if (q->node[i].seen_ns < oldest->seen_ns)
+			oldest = &q->node[i];
+	}
+	if (!at)
+		at = q->nodes < NODES_MAX ? &q->node[q->nodes++] : oldest;
+	*at = (struct of_node){node, r->running, r->waiting, r->oldest_wait_ns, now_ns};
+}
+
+/* A time of the node's clock; what cannot be is the time of its beat. */
+static uint64_t unix_of(const struct fleet_node *n, uint64_t t_ns)
+{
+	bool good = t_ns <= n->now_ns && n->now_ns - t_ns < AGE_MAX_NS;
+
+	return (good ? t_ns : n->now_ns) + (uint64_t)n->realtime_offset_ns;
+}
+
+static struct group *group_of(struct fleet_requests *q, const uint8_t id[16])
+{
+	struct group *spare = NULL;
+
+	for (uint32_t i = 0; i < GROUPS_MAX; i++) {
+		if (q->group[i].used && !memcmp(q->group[i].id, id, 16))
+			return &q->group[i];
+		if (!q->group[i].used)
+			spare = &q->group[i];
+	}
+	if (spare)
+		memcpy(spare->id, id, 16);
+	return spare;
+}
+
+static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
+{
+	if (!g->used) {
+		*g = (struct group){.objective = s->v.objective,
+				    .phase = s->v.phase,
+				    .first_unix_ns = s->end_unix_ns,
+				    .begin_unix_ns = s->begin_unix_ns,
+				    .used = true};
+		memcpy(g->id, s->group, sizeof(g->id));
+		text_copy(g->span, sizeof(g->span), s->v.span);
+	}
+	g->count++;
+	g->occurrences += !s->v.slow.begin_ns || s->v.slow.begin_ns != g->slow_ns;
+	g->slow_ns = s->v.slow.begin_ns;
+	g->last_unix_ns = s->end_unix_ns > g->last_unix_ns ? s->end_unix_ns : g->last_unix_ns;
+	g->sum_ns += (double)s->v.value_ns;
+	if (s->v.value_ns >= g->worst.v.value_ns)
+		g->worst = *s;
+	g->news_ns = now_ns;
+	g->news = true;
+}
+
+static void take_violation(struct fleet_requests *q, const struct fleet_job *job,
+			   const struct fleet_node *n, const struct request_violation *v,
+			   uint64_t now_ns)
+{
+	struct seen *s = &q->recent[q->recents++ % RECENT_MAX];
+	struct group *g;
+
+	*s = (struct seen){.v = *v};
+	text_copy(s->node, sizeof(s->node), n->name);
+	s->begin_unix_ns = unix_of(n, v->arrival_ns);
+	s->end_unix_ns =
+	    unix_of(n, v->objective == REQUEST_TPOT || !v->first_ns ? v->last_ns : v->first_ns);
+	if (s->end_unix_ns < s->begin_unix_ns)
+		s->end_unix_ns = s->begin_unix_ns;
+	request_anomaly(job->name, v, s->group);
+	g = group_of(q, s->group);
+	if (g)
+		group_add(g, s, now_ns);
+	else
+		q->groups_full++;
+}
+
+static void add_counts(struct request_job *to, const struct request_job *from)
+{
+	to->arrived += from->arrived;
+	to->ended += from->ended;
+	to->lost += from->lost;
+	to->violations_dropped += from->violations_dropped;
+	for (int i = 0; i < REQUEST_OBJECTIVES; i++) {
+		to->judged[i] += from->judged[i];
+		to->violated[i] += from->violated[i];
+	}
+}
+
+void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			 const struct request_job *r, uint64_t now_ns)
+{
+	struct fleet_requests *q = job->requests;
+
+	if (!q)
+		q = job->requests = calloc(1, sizeof(*q));
+	if (!q) {
+		f->counts.dropped++;
+		return;
+	}
+	if (now_ns - q->period_ns >= PERIOD_NS) {
+		q->before = now_ns - q->period_ns < 2 * PERIOD_NS ? q->now : (struct times){0};
+		q->now = (struct times){0};
+		q->period_ns = now_ns;
+	}
+	set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
+	add_counts(&q->sum, r);
+	durations_merge(&q->now.ttft, &r->ttft);
+	durations_merge(&q->now.tpot, &r->tpot);
+	durations_merge(&q->now.queue, &r->queue);
+	for (uint32_t i = 0; i < r->violation_count; i++)
+		take_violation(q, job, n, &r->violation[i], now_ns);
+}
+
+/* ---- findings ---- */
+
+static enum finding_cause cause_of(uint32_t phase)
+{
+	static const enum finding_cause causes[REQUEST_PHASES] = {
+	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE, CAUSE_REQUEST_PREFILL,
+	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT};
+
+	return causes[phase < REQUEST_PHASES ? phase : 0];
+}
+
+static double period_of(const struct group *g)
+{
+	return g->occurrences > 1
+		   ? (double)(g->last_unix_ns - g->first_unix_ns) / (double)(g->occurrences - 1)
+		   : 0;
+}
+
+static void say_count(struct finding *f, const struct group *g)
+{
+	bool ttft = g->objective == REQUEST_TTFT;
+
+	if (g->count == 1)
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "a request took %.4g ms %s: longer than requests.%s", g->sum_ns * 1e-6,
+			    ttft ? "to its first token" : "per token",
+			    request_objective_name(g->objective));
+	else
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "%" PRIu64 " requests took %.4g ms %s on average, at most %.4g: longer "
+			    "than requests.%s",
+			    g->count, g->sum_ns / (double)g->count * 1e-6,
+			    ttft ? "to their first token" : "per token",
+			    (double)g->worst.v.value_ns * 1e-6,
+			    request_objective_name(g->objective));
+	if (period_of(g) > 0)
+		finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu64 " times, every %.4g s", g->occurrences,
+			    period_of(g) * 1e-9);
+}
+
+static void say_step(struct finding *f, const struct group *g)
+{
+	static const char *const where[REQUEST_PHASES] = {
+	    "is not known in which phase",  "passed before the engine had it",
+	    "passed before its first step", "passed in its prefill steps",
+	    "passed in its decode steps",   "passed between its decode steps",
+	    "passed until it was delivered"};
+	const struct request_violation *v = &g->worst.v;
+	const struct request_step *s = &v->slow;
+
+	finding_say(f, LAYER_SOFTWARE, 0, "of the worst one, %016" PRIx64 " on %.60s, %.4g ms %s",
+		    v->id, g->worst.node, (double)v->phase_ns * 1e-6, where[v->phase]);
+	if (!s->begin_ns)
+		return;
+	finding_say(f, LAYER_SOFTWARE, 0,
+		    "the longest step then: %.4g ms, %u tokens of %u requests%s%s",
+		    (double)(s->end_ns - s->begin_ns) * 1e-6, s->step_tokens, s->batch,
+		    *v->span ? ", most of it in " : "", v->span);
+}
+
+static void report(struct fleet *f, const struct fleet_job *job, struct group *g, bool ended)
+{
+	struct finding_report *e = fleet_detect_pending(f);
+
+	if (!e)
+		return;
+	*e = (struct finding_report){
+	    .begin_unix_ns = g->begin_unix_ns, .end_unix_ns = g->last_unix_ns, .ended = ended};
+	text_copy(e->job, sizeof(e->job), job->name);
+	e->finding.kind = FINDING_REQUESTS;
+	e->finding.cause = cause_of(g->phase);
+	e->finding.confidence = 0.9;
+	e->finding.count = g->count;
+	e->finding.period_ns = period_of(g);
+	memcpy(e->finding.anomaly_id, g->id, sizeof(g->id));
+	say_count(&e->finding, g);
+	say_step(&e->finding, g);
+	g->news = false;
+}
+
+void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	struct fleet_requests *q = job->requests;
+
+	for (uint32_t i = 0; q && i < GROUPS_MAX; i++) {
+		struct group *g = &q->group[i];
+		bool ended = g->used && now_ns - g->news_ns > QUIET_NS;
+
+		if (g->used && (g->news || ended))
+			report(f, job, g, ended);
+		g->used &= !ended;
+	}
+}
+
+/* ---- for the API ---- */
+
+static json_t *times_json(const struct durations *before, const struct durations *now)
+{
+	struct durations both = *now;
+
+	durations_merge(&both, before);
+	return json_pack("{s:I, s:f, s:f}", "requests", (json_int_t)both.total, "median_ms",
+			 durations_quantile(&both, 0.5) * 1e-6, "p99_ms",
+			 durations_quantile(&both, 0.99) * 1e-6);
+}
+
+static json_t *objective_json(const struct fleet_requests *q, enum request_objective o)
+{
+	json_t *out = o == REQUEST_TTFT ? times_json(&q->before.ttft, &q->now.ttft)
+					: times_json(&q->before.tpot, &q->now.tpot);
+
+	json_object_set_new(out, "judged", json_integer((json_int_t)q->sum.judged[o]));
+	json_object_set_new(out, "violated", json_integer((json_int_t)q->sum.violated[o]));
+	return out;
+}
+
+static json_t *step_json(const struct seen *s)
+{
+	const struct request_step *t = &s->v.slow;
+
+	if (!t->begin_ns)
+		return json_null();
+	return json_pack("{s:f, s:f, s:I, s:I, s:I, s:o}", "after_ms",
+			 ((double)t->begin_ns - (double)s->v.arrival_ns) * 1e-6, "ms",
+			 (double)(t->end_ns - t->begin_ns) * 1e-6, "tokens", (json_int_t)t->tokens,
+			 "step_tokens", (json_int_t)t->step_tokens, "batch", (json_int_t)t->batch,
+			 "span", json_text(s->v.span));
+}
+
+static json_t *violation_json(const struct seen *s)
+{
+	const struct request_violation *v = &s->v;
+	char id[17], group[33];
+	uint8_t bytes[8];
+
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(v->id >> (56 - 8 * i));
+	text_hex(bytes, sizeof(bytes), id);
+	text_hex(s->group, sizeof(s->group), group);
+	return json_pack("{s:s, s:o, s:s, s:s, s:f, s:f, s:I, s:I, s:o, s:o, s:s, s:o}", "id", id,
+			 "node", json_text(s->node), "objective",
+			 request_objective_name(v->objective), "phase",
+			 request_phase_name(v->phase), "ms", (double)v->value_ns * 1e-6, "phase_ms",
+			 (double)v->phase_ns * 1e-6, "prompt_tokens", (json_int_t)v->prompt_tokens,
+			 "output_tokens", (json_int_t)v->output_tokens, "begin_unix_ns",
+			 json_exact(s->begin_unix_ns), "end_unix_ns", json_exact(s->end_unix_ns),
+			 "anomaly_id", group, "slow_step", step_json(s));
+}
+
+static json_t *violations_json(const struct fleet_requests *q)
+{
+	uint64_t count = q->recents < RECENT_MAX ? q->recents : RECENT_MAX;
+	json_t *list = json_array();
+
+	for (uint64_t i = 1; i <= count; i++)
+		json_array_append_new(list,
+				      violation_json(&q->recent[(q->recents - i) % RECENT_MAX]));
+	return list;
+}
+
+/* Sums over the nodes that are alive. */
+static struct of_node sum_of(const struct fleet *f, const struct fleet_requests *q, uint64_t now_ns)
+{
+	struct of_node sum = {0};
+
+	for (uint32_t i = 0; i < q->nodes; i++) {
+		const struct of_node *n = &q->node[i];
+
+		if (!fleet_is_alive(f, n->seen_ns, now_ns))
+			continue;
+		sum.node++;
+		sum.running += n->running;
+		sum.waiting += n->waiting;
+		sum.wait_ns = n->wait_ns > sum.wait_ns ? n->wait_ns : sum.wait_ns;
+	}
+	return sum;
+}
+
+static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool whole,
+			uint64_t now_ns)
+{
+	const struct fleet_requests *q = job->requests;
+	struct of_node sum = sum_of(f, q, now_ns);
+	json_t *out = json_pack(
+	    "{s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "job",
+	    json_text(job->name), "nodes", (json_int_t)sum.node, "running", (json_int_t)sum.running,
+	    "waiting", (json_int_t)sum.waiting, "oldest_wait_ms", (double)sum.wait_ns * 1e-6,
+	    "arrived", (json_int_t)q->sum.arrived, "ended", (json_int_t)q->sum.ended, "lost",
+	    (json_int_t)q->sum.lost, "violations_dropped",
+	    (json_int_t)(q->sum.violations_dropped + q->groups_full), "ttft",
+	    objective_json(q, REQUEST_TTFT), "tpot", objective_json(q, REQUEST_TPOT), "queue",
+	    times_json(&q->before.queue, &q->now.queue));
+
+	if (whole)
+		json_object_set_new(out, "violations", violations_json(q));
+	return out;
+}
+
+static int by_job(const void *a, const void *b)
+{
+	return strcmp((*(const struct fleet_job *const *)a)->name,
+		      (*(const struct fleet_job *const *)b)->name);
+}
+
+/* The jobs that had requests, by name; the caller holds the lock and frees the list. */
+static const struct fleet_job **jobs_of(const struct fleet *f, const struct http_user *who,
+					const char *only, uint32_t *count)
+{
+	const struct fleet_job **list = calloc((size_t)f->job_count + 1, sizeof(*list));
+
+	*count = 0;
+	for (uint32_t i = 0; list && i < f->job_count; i++) {
+		const struct fleet_job *job = f->jobs[i];
+
+		if (job && job->requests && (!who || http_user_sees_job(who, job->name)) &&
+		    (!only || !strcmp(job->name, only)))
+			list[(*count)++] = job;
+	}
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_job);
+	return list;
+}
+
+json_t *fleet_requests_json(struct fleet *f, const struct http_user *who, const char *only,
+			    uint64_t now_ns)
+{
+	json_t *list = json_array();
+	const struct fleet_job **jobs;
+	uint32_t count;
+
+	pthread_mutex_lock(&f->lock);
+	jobs = jobs_of(f, who, only, &count);
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(list, job_json(f, jobs[i], only != NULL, now_ns));
+	pthread_mutex_unlock(&f->lock);
+	free(jobs);
+	return json_pack("{s:o}", "requests", list);
+}
+
+/* ---- metrics ---- */
+
+static void put_now(struct metrics *m, const struct fleet_job *job, struct of_node sum)
+{
+	metrics_sample(m, "sysom_job_requests", sum.running, "job_name", job->name, "state",
+		       "running", NULL);
+	metrics_sample(m, "sysom_job_requests", sum.waiting, "job_name", job->name, "state",
+		       "waiting", NULL);
+}
+
+static void put_quantiles(struct metrics *m, const struct fleet_job *job, enum request_objective o)
+{
+	static const struct {
+		const char *name;
+		double p;
+	} quantiles[] = {{"0.5", 0.5}, {"0.99", 0.99}};
+	const struct fleet_requests *q = job->requests;
+	struct durations both = o == REQUEST_TTFT ? q->now.ttft : q->now.tpot;
+
+	durations_merge(&both, o == REQUEST_TTFT ? &q->before.ttft : &q->before.tpot);
+	for (int i = 0; i < 2 && both.total; i++)
+		metrics_sample(m, "sysom_job_request_seconds",
+			       durations_quantile(&both, quantiles[i].p) * 1e-9, "job_name",
+			       job->name, "objective", request_objective_name(o), "quantile",
+			       quantiles[i].name, NULL);
+}
+
+void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
+			    struct metrics *m)
+{
+	const struct fleet_job **jobs;
+	uint32_t count;
+
+	pthread_mutex_lock(&f->lock);
+	jobs = jobs_of(f, who, NULL, &count);
+	metrics_family(m, "sysom_job_requests", "gauge", "Requests of a serving job now.");
+	for (uint32_t i = 0; i < count; i++)
+		put_now(m, jobs[i], sum_of(f, jobs[i]->requests, now_ns));
+	metrics_family(
+	    m, "sysom_job_request_seconds", "gauge",
+	    "Time to first token (ttft) and time per output token (tpot) of the last one "
+	    "to two minutes.");
+	for (uint32_t i = 0; i < count; i++)
+		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
+			put_quantiles(m, jobs[i], (enum request_objective)o);
+	metrics_family(m, "sysom_job_request_violations_total", "counter",
+		       "Requests of a serving job that missed an objective.");
+	for (uint32_t i = 0; i < count; i++)
+		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
+			metrics_sample(m, "sysom_job_request_violations_total",
+				       (double)jobs[i]->requests->sum.violated[o], "job_name",
+				       jobs[i]->name, "objective", request_objective_name(o), NULL);
+	pthread_mutex_unlock(&f->lock);
+	free(jobs);
+}

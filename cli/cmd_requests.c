@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The aggregator knows the jobs, and the requests that missed an objective; each node knows all of
+ * its open and latest requests. One request is looked for on this node first. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text/jsonget.h"
+#include "base/text/text.h"
+#include "cli/commands.h"
+#include "model/request.h"
+#include "render/term.h"
+
+#define REFRESH_S 1u
+
+/* ---- jobs ---- */
+
+static void put_times(const json_t *job, const char *objective)
+{
+	const json_t *o = json_object_get(job, objective);
+
+	printf(" %9s %9s %8s", commands_ms(jsonget_number(o, "median_ms")),
+	       commands_ms(jsonget_number(o, "p99_ms")), term_count(jsonget_number(o, "violated")));
+}
+
+static void print_jobs(const json_t *jobs)
+{
+	const json_t *job;
+	size_t i;
+
+	if (!json_array_size(jobs)) {
+		puts("no requests: no job has spans that name them (docs/requests.md)");
+		return;
+	}
+	printf("%s%-20s %8s %8s %8s %9s %9s %9s %8s %9s %9s %8s%s\n", term_style(TERM_BOLD), "job",
+	       "requests", "running", "waiting", "wait", "ttft", "p99", "missed", "tpot", "p99",
+	       "missed", term_style(TERM_PLAIN));
+	json_array_foreach ((json_t *)jobs, i, job) {
+		bool missed = jsonget_number(json_object_get(job, "ttft"), "violated") +
+				  jsonget_number(json_object_get(job, "tpot"), "violated") >
+			      0;
+
+		printf("%s%-20s %8s", term_style(missed ? TERM_RED : TERM_PLAIN),
+		       term_safe(jsonget_text(job, "job"), 20),
+		       term_count(jsonget_number(job, "arrived")));
+		printf(" %8s %8s %9s", term_count(jsonget_number(job, "running")),
+		       term_count(jsonget_number(job, "waiting")),
+		       commands_ms(jsonget_number(job, "oldest_wait_ms")));
+		put_times(job, "ttft");
+		put_times(job, "tpot");
+		printf("%s\n", term_style(TERM_PLAIN));
+	}
+}
+
+/* ---- those that missed an objective ---- */
+
+/* The incident of the same group; NULL: not known. */
+static const char *incident_of(const json_t *incidents, const char *anomaly_id)
+{
+	const json_t *in, *f;
+	size_t i, k;
+
+	json_array_foreach ((json_t *)incidents, i, in)
+		json_array_foreach (json_object_get(in, "findings"), k, f)
+			if (*anomaly_id && !strcmp(jsonget_text(f, "anomaly_id"), anomaly_id))
+				return jsonget_text(in, "id");
+	return NULL;
+}
+
+/* Incidents whose time holds the slow step: what else was wrong then. */
+static const char *other_of(const json_t *incidents, const json_t *v)
+{
+	const json_t *step = json_object_get(v, "slow_step"), *in;
+	double at =
+	    (double)jsonget_unsigned(v, "begin_unix_ns") + jsonget_number(step, "after_ms") * 1e6;
+	double end = at + jsonget_number(step, "ms") * 1e6;
+	size_t i;
+
+	json_array_foreach ((json_t *)incidents, i, in)
+		if (json_is_object(step) && strcmp(jsonget_text(in, "kind"), "requests") &&
+		    (double)jsonget_unsigned(in, "begin_unix_ns") <= end &&
+		    (double)jsonget_unsigned(in, "end_unix_ns") >= at)
+			return jsonget_text(in, "id");
+	return NULL;
+}
+
+static void link_incidents(json_t *violations, const json_t *incidents)
+{
+	json_t *v;
+	size_t i;
+
+	json_array_foreach (violations, i, v) {
+		const char *id = incident_of(incidents, jsonget_text(v, "anomaly_id"));
+		const char *other = other_of(incidents, v);
+
+		json_object_set_new(v, "incident", id ? json_string(id) : json_null());
+		json_object_set_new(v, "step_incident", other ? json_string(other) : json_null());
+	}
+}
+
+static void print_slow_step(const json_t *v)
+{
+	const json_t *s = json_object_get(v, "slow_step");
+	const char *span = jsonget_text(s, "span");
+
+	if (!json_is_object(s))
+		return;
+	printf("   longest step %s", term_ms(jsonget_number(s, "ms")));
+	printf(", %s tokens of", term_count(jsonget_number(s, "step_tokens")));
+	printf(" %s requests%s%s\n", term_count(jsonget_number(s, "batch")), *span ? ", in " : "",
+	       term_safe(span, 64));
+}
+
+static void print_violations(const json_t *violations)
+{
+	const json_t *v;
+	size_t i;
+
+	if (json_array_size(violations))
+		printf("\n%s%-16s %-23s %-4s %9s  %-8s %9s  %-8s %s%s\n", term_style(TERM_BOLD),
+		       "missed", "at", "", "took", "phase", "of it", "incident", "step's",
+		       term_style(TERM_PLAIN));
+	json_array_foreach ((json_t *)violations, i, v) {
+		printf("%-16s %-23s %-4s %9s  %-8s", term_safe(jsonget_text(v, "id"), 16),
+		       term_time(jsonget_unsigned(v, "end_unix_ns")),
+		       term_safe(jsonget_text(v, "objective"), 4), term_ms(jsonget_number(v, "ms")),
+		       term_safe(jsonget_text(v, "phase"), 8));
+		printf(" %9s  %-8s %s\n", term_ms(jsonget_number(v, "phase_ms")),
+		       term_safe(jsonget_text(v, "incident"), 8),
+		       term_safe(jsonget_text(v, "step_incident"), 8));
+		print_slow_step(v);
+	}
+}
+
+/* Of a job, or of all jobs if none is named. */
+static json_t *incidents_of(const struct client *c, const char *job)
+{
+	char path[512] = "/api/v1/incidents?limit=200", name[384];
+	struct client_error e;
+	json_t *j;
+
+	if (*job) {
+		client_escape(name, sizeof(name), job);
+		snprintf(path, sizeof(path), "/api/v1/incidents?limit=200&job=%s", name);
+	}
+	return commands_list(c, path, "incidents", 200, &j, &e) ? NULL : j;
+}
+
+/* The answer about one job, with its incidents; NULL: no such job, or none with requests. */
+static json_t *ask(const struct client *c, const char *job, struct client_error *e)
+{
+	char path[512] = "/api/v1/requests", name[384];
+	json_t *j, *incidents, *first;
+
+	if (job) {
+		client_escape(name, sizeof(name), job);
+		snprintf(path, sizeof(path), "/api/v1/requests?job=%s", name);
+	}
+	if (client_json(c, "GET", path, &j, e))
+		return NULL;
+	first = json_array_get(json_object_get(j, "requests"), 0);
+	if (job && first) {
+		incidents = incidents_of(c, jsonget_text(first, "job"));
+		link_incidents(json_object_get(first, "violations"),
+			       json_object_get(incidents, "incidents"));
+		json_decref(incidents);
+	}
+	return j;
+}
+
+static void print_answer(const struct options *o, const json_t *j)
+{
+	const json_t *jobs = json_object_get(j, "requests");
+
+	if (o->json) {
+		commands_print_json(j);
+		return;
+	}
+	print_jobs(jobs);
+	print_violations(json_object_get(json_array_get(jobs, 0), "violations"));
+}
+
+static int live(const struct options *o, const struct client *c, const char *job)
+{
+	struct client_error e;
+	json_t *j;
+
+	while ((j = ask(c, job, &e))) {
+		fputs("\033[H\033[J", stdout);
+		print_answer(o, j);
+		fflush(stdout);
+		json_decref(j);
+		sleep(REFRESH_S);
+	}
+	return commands_complain("requests", &e);
+}
+
+/* ---- one request ---- */
+
+static void put_layer(const char *name, const json_t *r, const char *from, const char *to)
+{
+	const json_t *a = from ? json_object_get(r, from) : NULL, *b = json_object_get(r, to);
+
+	if (json_is_number(b) && (!from || json_is_number(a)))
+		printf("    %-8s %9s", name, term_ms(json_number_value(b) - json_number_value(a)));
+	else
+		printf("    %-8s %9s", name, "-");
+}
+
+static void put_slowest(const json_t *list)
+{
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach ((json_t *)list, i, s) {
+		printf("%s%s", i ? ", " : "; longest ", term_ms(jsonget_number(s, "ms")));
+		printf(" at +%s (%s of", term_ms(jsonget_number(s, "begin_ms")),
+		       term_count(jsonget_number(s, "tokens")));
+		printf(" %s tokens, %s requests)", term_count(jsonget_number(s, "step_tokens")),
+		       term_count(jsonget_number(s, "batch")));
+	}
+	putchar('\n');
+}
+
+static void put_objective(const json_t *r, const json_t *objectives, const char *what,
+			  const char *ms, const char *missed)
+{
+	bool out = jsonget_true(r, missed);
+
+	printf("  %s%-20s %s", term_style(out ? TERM_RED : TERM_PLAIN), what,
+	       commands_ms(jsonget_number(r, ms)));
+	printf("%s%s  (objective %s)\n", out ? ", missed" : "", term_style(TERM_PLAIN),
+	       commands_ms(jsonget_number(objectives, ms)));
+}
+
+static void print_request(const json_t *r, const json_t *objectives)
+{
+	bool api = json_is_number(json_object_get(r, "delivered_first_ms"));
+
+	printf("%srequest %s%s  %s  job %s\n\n", term_style(TERM_BOLD),
+	       term_safe(jsonget_text(r, "id"), 16), term_style(TERM_PLAIN),
+	       term_safe(jsonget_text(r, "state"), 16), term_safe(jsonget_text(r, "job"), 60));
+	printf("  arrived              %s\n", term_time(jsonget_unsigned(r, "arrival_unix_ns")));
+	printf("  tokens               %s of the prompt,",
+	       term_count(jsonget_number(r, "prompt_tokens")));
+	printf(" %s new\n", term_count(jsonget_number(r, "output_tokens")));
+	put_objective(r, objectives, "time to first token", "ttft_ms", "ttft_violated");
+	put_layer("api", r, NULL, "queued_ms");
+	putchar('\n');
+	put_layer("queue", r, json_is_number(json_object_get(r, "queued_ms")) ? "queued_ms" : NULL,
+		  "scheduled_ms");
+	putchar('\n');
+	put_layer("prefill", r, "scheduled_ms", "first_ms");
+	printf("  %s steps", term_count(jsonget_number(r, "prefill_steps")));
+	put_slowest(json_object_get(r, "slowest_prefill"));
+	if (api) {
+		put_layer("output", r, "first_ms", "delivered_first_ms");
+		putchar('\n');
+	}
+	put_objective(r, objectives, "time per token", "tpot_ms", "tpot_violated");
+	printf("    decode   %9s  %s steps", commands_ms(jsonget_number(r, "decode_ms")),
+	       term_count(jsonget_number(r, "decode_steps")));
+	put_slowest(json_object_get(r, "slowest_decode"));
+	printf("    pause    %9s  between its steps\n", commands_ms(jsonget_number(r, "pause_ms")));
+}
+
+/* The request's violations that the aggregator has; owned. */
+static json_t *violations_of(const struct client *c, const char *id)
+{
+	json_t *found = json_array(), *jobs, *job, *v, *one;
+	struct client_error e;
+	size_t i, k;
+
+	jobs = ask(c, NULL, &e);
+	json_array_foreach (json_object_get(jobs, "requests"), i, job) {
+		one = ask(c, jsonget_text(job, "job"), &e);
+		job = json_array_get(json_object_get(one, "requests"), 0);
+		json_array_foreach (json_object_get(job, "violations"), k, v)
+			if (!strcmp(jsonget_text(v, "id"), id))
+				json_array_append(found, v);
+		json_decref(one);
+	}
+	json_decref(jobs);
+	return found;
+}
+
+static int show_request(const struct options *o, const struct client *c, const char *text)
+{
+	char id[17], path[64];
+	struct client_error e;
+	struct client control;
+	uint8_t digits[8];
+	json_t *node, *violations;
+	const json_t *list, *r;
+	size_t i, n;
+
+	if (strlen(text) == 16 && !text_unhex(text, digits, sizeof(digits)))
+		text_copy(id, sizeof(id), text);
+	else
+		snprintf(id, sizeof(id), "%016" PRIx64, request_hash(text));
+	if (commands_control(o, &control))
+		return EXIT_USAGE;
+	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
+	node = commands_node_get(o, &control, path, &e);
+	list = json_object_get(node, "requests");
+	violations = violations_of(c, id);
+	n = json_array_size(list) + json_array_size(violations);
+	if (o->json) {
+		commands_print_new(json_pack("{s:s, s:O, s:O}", "id", id, "requests",
+					     list ? (json_t *)list : violations, "violations",
+					     violations));
+	} else if (!n) {
+		fprintf(stderr,
+			"sysom requests: no job and no request %s is known; a node keeps its open "
+			"requests and its latest 4,096, so ask there\n",
+			term_safe(text, 60));
+	} else {
+		json_array_foreach ((json_t *)list, i, r)
+			print_request(r, json_object_get(node, "objectives"));
+		print_violations(violations);
+	}
+	json_decref(node);
+	json_decref(violations);
+	return n ? EXIT_OK : EXIT_NOTHING;
+}
+
+int cmd_requests_main(const struct options *o)
+{
+	const char *job = o->job ? o->job : o->argc ? o->argv[0] : NULL;
+	struct client_error e;
+	struct client c;
+	json_t *j;
+	bool known;
+
+	if (commands_aggregator(o, &c))
+		return EXIT_USAGE;
+	j = ask(&c, job, &e);
+	known = json_array_size(json_object_get(j, "requests")) > 0;
+	if (o->argc && !known) {
+		json_decref(j);
+		return show_request(o, &c, o->argv[0]);
+	}
+	if (!j)
+		return commands_complain("requests", &e);
+	if (term_is_live() && isatty(STDIN_FILENO) && !o->once && !o->json) {
+		json_decref(j);
+		return live(o, &c, job);
+	}
+	print_answer(o, j);
+	json_decref(j);
+	return known ? EXIT_OK : EXIT_NOTHING;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/request.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+const char *request_phase_name(unsigned phase)
+{
+	static const char *const names[REQUEST_PHASES] = {"none",   "api",   "queue", "prefill",
+							  "decode", "pause", "output"};
+
+	return names[phase < REQUEST_PHASES ? phase : 0];
+}
+
+const char *request_objective_name(unsigned objective)
+{
+	static const char *const names[] = {"ttft", "tpot", "none"};
+
+	return names[objective < REQUEST_OBJECTIVES ? objective : REQUEST_OBJECTIVES];
+}
+
+uint64_t request_hash(const char *id)
+{
+	return hash_bytes(HASH_SEED, id, strlen(id)) | 1;
+}
+
+void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16])
+{
+	uint64_t h = hash_bytes(HASH_SEED, job, strlen(job) + 1), word[2];
+
+	h = hash_mix(h ^ ((uint64_t)v->objective << 32 | v->phase));
+	h = hash_bytes(h, v->span, strlen(v->span));
+	word[0] = hash_mix(h) | 1;
+	word[1] = hash_mix(h + 1);
+	memcpy(id, word, sizeof(word));
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * request.h - requests of a serving job: what a node reports of them, and the record of one that
+ * missed an objective.
+ *
+ *   arrival --api--> queued --queue--> scheduled --prefill--> first token --decode--> last token
+ *                                                                        \--output--> delivered
+ *
+ * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: made
+ * from what the job's processes say; the node bounds it. */
+#ifndef SYSOM_MODEL_REQUEST_H
+#define SYSOM_MODEL_REQUEST_H
+
+#include "model/durations.h"
+#include "model/window.h"
+
+enum request_phase {
+	REQUEST_PHASE_NONE,
+	REQUEST_API,	 /* from its arrival until the engine has it */
+	REQUEST_QUEUE,	 /* until its first step begins */
+	REQUEST_PREFILL, /* until its first token */
+	REQUEST_DECODE,	 /* in the steps after that */
+	REQUEST_PAUSE,	 /* between these steps: others ran */
+	REQUEST_OUTPUT,	 /* from a token until the API process has delivered it */
+	REQUEST_PHASES
+};
+/* "queue" ...; "none" for an unknown number. Static text. */
+const char *request_phase_name(unsigned phase);
+
+enum request_objective { REQUEST_TTFT, REQUEST_TPOT, REQUEST_OBJECTIVES };
+/* "ttft", "tpot"; "none" for an unknown number. Static text. */
+const char *request_objective_name(unsigned objective);
+
+/* A request's id as text, as spans carry it: the same hash in every process. */
+uint64_t request_hash(const char *id);
+
+/* A step of an engine, as one request sees it. */
+struct request_step {
+	uint64_t begin_ns, end_ns;
+	uint32_t tokens;	     /* of the request */
+	uint32_t step_tokens, batch; /* of all requests in it; their number */
+};
+
+#define REQUEST_SPAN_BYTES 64
+struct request_violation {
+	uint64_t id;
+	uint32_t objective; /* enum request_objective */
+	uint32_t phase;	    /* enum request_phase that took most of the time */
+	uint32_t prompt_tokens, output_tokens;
+	uint64_t arrival_ns, scheduled_ns, first_ns, last_ns;
+	uint64_t value_ns, phase_ns;   /* TTFT, or per token; part of it in that phase */
+	struct request_step slow;      /* the longest step of that phase; begin_ns 0: none */
+	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
+};
+
+/* What one node says of one job's requests in a beat: counts since the beat before. */
+#define REQUEST_VIOLATIONS_MAX 8u
+struct request_job {
+	char job[WIRE_TEXT_BYTES];
+	uint32_t running, waiting; /* now */
+	uint64_t oldest_wait_ns;   /* how long the oldest waiting one has waited; 0: none */
+	uint64_t arrived, ended, lost;
+	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
+	uint64_t violations_dropped; /* without room below */
+	struct durations ttft, tpot, queue;
+	struct request_violation violation[REQUEST_VIOLATIONS_MAX];
+	uint32_t violation_count;
+};
+
+/* Violations with the same objective, phase and span in one job are one incident. The id of its
+ * windows (window.anomaly_id), the same on every node. */
+void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16]);
+
+#endif

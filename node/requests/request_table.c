@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A request is in one list of its job: open (waiting or running; the one without news for longest
+ * first), ending (news of other processes may still come), ended (kept for people). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/keyed.h"
+#include "base/room.h"
+#include "base/text/text.h"
+#include "node/requests/request_table_private.h"
+
+/* How long an id that ended cannot come again: late news of it is no new request. */
+#define REUSE_NS 10000000000ull
+
+void request_config_default(struct request_config *c)
+{
+	*c = (struct request_config){.ttft_ns = 10000000000ull,
+				     .tpot_ns = 100000000ull,
+				     .settle_ns = 2000000000ull,
+				     .silent_ns = 600000000000ull};
+}
+
+int request_table_open(struct request_table **out, const struct request_config *c,
+		       request_violation_fn fn, void *arg)
+{
+	struct request_table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->config = *c;
+	t->fn = fn;
+	t->arg = arg;
+	t->by_id.max = LIMIT_NODE_REQUESTS + REQUEST_ENDED_MAX;
+	*out = t;
+	return 0;
+}
+
+void request_table_close(struct request_table *t)
+{
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		free(t->engine[i]);
+	idmap_fini(&t->by_id);
+	free(t->request);
+	free(t);
+}
+
+/* ---- lists ---- */
+
+static struct request *at_of(const struct request_table *t, uint32_t number)
+{
+	return number ? &t->request[number - 1] : NULL;
+}
+
+static struct request_list *list_of(struct request_table *t, const struct request *r)
+{
+	struct request_job_state *j = &t->job[r->job];
+
+	return r->state == REQUEST_ENDED    ? &j->ended
+	       : r->state == REQUEST_ENDING ? &j->ending
+					    : &j->open;
+}
+
+static void unlink_request(struct request_table *t, struct request *r)
+{
+	struct request_list *l = list_of(t, r);
+	struct request *before = at_of(t, r->before), *next = at_of(t, r->next);
+
+	*(before ? &before->next : &l->first) = r->next;
+	*(next ? &next->before : &l->last) = r->before;
+	l->count--;
+	t->job[r->job].running -= r->state == REQUEST_RUNNING;
+	t->open -= r->state != REQUEST_ENDED;
+	t->ended -= r->state == REQUEST_ENDED;
+}
+
+static void link_request(struct request_table *t, struct request *r, enum request_state state)
+{
+	struct request_list *l;
+	struct request *last;
+	uint32_t number = (uint32_t)(r - t->request) + 1;
+
+	r->state = (uint8_t)state;
+	l = list_of(t, r);
+	last = at_of(t, l->last);
+	r->before = l->last;
+	r->next = 0;
+	*(last ? &last->next : &l->first) = number;
+	l->last = number;
+	l->count++;
+	t->job[r->job].running += state == REQUEST_RUNNING;
+	t->open += state != REQUEST_ENDED;
+	t->ended += state == REQUEST_ENDED;
+}
+
+static void move(struct request_table *t, struct request *r, enum request_state state)
+{
+	unlink_request(t, r);
+	link_request(t, r, state);
+}
+
+static uint64_t key_of(const struct request_table *t, uint32_t job, uint64_t id)
+{
+	return id ^ t->job[job].salt;
+}
+
+static void forget(struct request_table *t, struct request *r)
+{
+	unlink_request(t, r);
+	idmap_remove(&t->by_id, key_of(t, r->job, r->id));
+	*r = (struct request){.next = t->free};
+	t->free = (uint32_t)(r - t->request) + 1;
+}
+
+/* ---- verdicts ---- */
+
+static uint64_t from_to(uint64_t from_ns, uint64_t to_ns)
+{
+	return from_ns && to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+static uint64_t first_of(const struct request *r)
+{
+	return r->delivered_first_ns ? r->delivered_first_ns : r->first_ns;
+}
+
+uint64_t request_ttft_ns(const struct request *r)
+{
+	return from_to(r->arrival_ns, first_of(r));
+}
+
+uint32_t request_output_tokens(const struct request *r)
+{
+	if (r->delivered_tokens)
+		return r->delivered_tokens;
+	return r->output_tokens ? r->output_tokens : r->decode_steps + (r->first_ns != 0);
+}
+
+uint64_t request_tpot_ns(const struct request *r)
+{
+	uint32_t tokens = request_output_tokens(r);
+	uint64_t last = r->delivered_first_ns ? r->delivered_last_ns : r->last_ns;
+
+	return tokens > 1 ? from_to(first_of(r), last) / (tokens - 1) : 0;
+}
+
+static void take_longer(struct request_violation *v, enum request_phase phase, uint64_t ns)
+{
+	if (ns <= v->phase_ns)
+		return;
+	v->phase = phase;
+	v->phase_ns = ns;
+}
+
+static void explain_ttft(const struct request_table *t, const struct request *r,
+			 struct request_violation *v)
+{
+	uint64_t queued = r->queued_ns > r->arrival_ns ? r->queued_ns : r->arrival_ns;
+	const struct request_engine *e =
+	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
+
+	take_longer(v, REQUEST_API, from_to(r->arrival_ns, r->queued_ns));
+	take_longer(v, REQUEST_QUEUE, from_to(queued, r->scheduled_ns));
+	take_longer(v, REQUEST_PREFILL, from_to(r->scheduled_ns, r->first_ns));
+	take_longer(v, REQUEST_OUTPUT, from_to(r->first_ns, r->delivered_first_ns));
+	if (v->phase == REQUEST_PREFILL)
+		v->slow = r->prefill[0];
+	else if (v->phase == REQUEST_QUEUE)
+		v->slow = request_table_longest(e, queued, r->scheduled_ns);
+}
+
+static void explain_tpot(const struct request_table *t, const struct request *r,
+			 struct request_violation *v)
+{
+	uint32_t gaps = request_output_tokens(r) - 1;
+	const struct request_engine *e =
+	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
+
+	take_longer(v, REQUEST_DECODE, r->decode_ns / gaps);
+	take_longer(v, REQUEST_PAUSE, r->pause_ns / gaps);
+	take_longer(v, REQUEST_OUTPUT, from_to(r->last_ns, r->delivered_last_ns) / gaps);
+	if (v->phase == REQUEST_DECODE)
+		v->slow = r->decode[0];
+	else if (v->phase == REQUEST_PAUSE)
+		v->slow = request_table_longest(e, r->pause.begin_ns, r->pause.end_ns);
+}
+
+static void report(struct request_table *t, const struct request *r,
+		   enum request_objective objective, uint64_t value_ns)
+{
+	struct request_job *b = &t->job[r->job].beat;
+	struct request_violation v = {.id = r->id,
+				      .objective = objective,
+				      .prompt_tokens = r->prompt_tokens,
+				      .output_tokens = request_output_tokens(r),
+				      .arrival_ns = r->arrival_ns,
+				      .scheduled_ns = r->scheduled_ns,
+				      .first_ns = r->first_ns,
+				      .last_ns = r->last_ns,
+				      .value_ns = value_ns};
+
+	if (objective == REQUEST_TTFT)
+		explain_ttft(t, r, &v);
+	else
+		explain_tpot(t, r, &v);
+	t->fn(t->arg, t->job[r->job].name, r->process, &v);
+	if (b->violation_count < REQUEST_VIOLATIONS_MAX)
+		b->violation[b->violation_count++] = v;
+	else
+		b->violations_dropped++;
+}
+
+static void judge(struct request_table *t, struct request *r, enum request_objective objective,
+		  uint64_t value_ns)
+{
+	struct request_job_state *j = &t->job[r->job];
+	bool out = value_ns > (objective == REQUEST_TTFT ? t->config.ttft_ns : t->config.tpot_ns);
+
+	if (!value_ns || r->judged[objective])
+		return;
+	r->judged[objective] = true;
+	r->violated[objective] = out;
+	j->stats.judged[objective]++;
+	j->stats.violated[objective] += out;
+	j->beat.judged[objective]++;
+	j->beat.violated[objective] += out;
+	durations_add(objective == REQUEST_TTFT ? &j->beat.ttft : &j->beat.tpot, value_ns);
+	if (objective == REQUEST_TTFT && r->scheduled_ns)
+		durations_add(&j->beat.queue, from_to(r->arrival_ns, r->scheduled_ns));
+	if (out)
+		report(t, r, objective, value_ns);
+}
+
+/* No news comes any more, or it is too late. */
+static void close_request(struct request_table *t, struct request *r, bool lost)
+{
+	struct request_job_state *j = &t->job[r->job];
+	struct request_job_state *most = j;
+
+	r->lost = lost;
+	if (!r->ended_known_ns)
+		r->ended_known_ns = t->now_ns;
+	j->stats.lost += lost;
+	j->beat.lost += lost;
+	j->stats.ended += !lost;
+	j->beat.ended += !lost;
+	j->stats.partial += !r->arrival_ns;
+	judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
+	if (!lost && r->arrival_ns)
+		judge(t, r, REQUEST_TPOT, request_tpot_ns(r));
+	move(t, r, REQUEST_ENDED);
+	if (t->ended <= REQUEST_ENDED_MAX)
+		return;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (t->job[i].ended.count > most->ended.count)
+			most = &t->job[i];
+	forget(t, at_of(t, most->ended.first));
+}
+
+/* ---- for request_table_steps.c ---- */
+
+/* Of the job with most open requests, the one without news for longest. */
+static void make_room(struct request_table *t)
+{
+	struct request_job_state *most = &t->job[0];
+	struct request *r;
+
+	for (uint32_t i = 1; i < LIMIT_NODE_PROCESSES; i++)
+		if (t->job[i].open.count + t->job[i].ending.count >
+		    most->open.count + most->ending.count)
+			most = &t->job[i];
+	r = at_of(t, most->open.first ? most->open.first : most->ending.first);
+	most->stats.evicted++;
+	close_request(t, r, true);
+}
+
+static struct request *place(struct request_table *t)
+{
+	struct request *r;
+
+	if (t->open >= LIMIT_NODE_REQUESTS)
+		make_room(t);
+	if (t->free) {
+		r = at_of(t, t->free);
+		t->free = r->next;
+		return r;
+	}
+	if (ROOM_FOR(t->request, t->room, t->count + 1ull))
+		return NULL;
+	return &t->request[t->count++];
+}
+
+struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id)
+{
+	struct request_job_state *j = &t->job[job];
+	uint32_t at = idmap_get(&t->by_id, key_of(t, job, id));
+	struct request *r = at != IDMAP_NONE ? &t->request[at] : NULL;
+
+	if (r && r->state != REQUEST_ENDED)
+		return r;
+	if (r && t->now_ns < r->ended_known_ns + REUSE_NS)
+		return NULL;
+	if (r) {
+		j->stats.repeated++;
+		forget(t, r);
+	}
+	r = place(t);
+	if (!r)
+		return NULL;
+	*r = (struct request){
+	    .id = id, .job = job, .process = REQUEST_NO_PROCESS, .news_ns = t->now_ns};
+	link_request(t, r, REQUEST_WAITING);
+	if (idmap_put(&t->by_id, key_of(t, job, id), (uint32_t)(r - t->request))) {
+		forget(t, r);
+		return NULL;
+	}
+	j->used = true;
+	j->stats.arrived++;
+	j->beat.arrived++;
+	return r;
+}
+
+void request_table_touch(struct request_table *t, struct request *r)
+{
+	r->news_ns = t->now_ns;
+	if (!r->first_known_ns && first_of(r))
+		r->first_known_ns = t->now_ns;
+	if (r->state != REQUEST_ENDING)
+		move(t, r, r->state);
+	if (r->first_known_ns && t->now_ns > r->first_known_ns + t->config.settle_ns)
+		judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
+}
+
+void request_table_run(struct request_table *t, struct request *r, uint32_t process)
+{
+	r->process = process;
+	r->ended_ns = r->ended_known_ns = 0;
+	move(t, r, REQUEST_RUNNING);
+}
+
+void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns)
+{
+	if (r->state == REQUEST_ENDING)
+		return;
+	r->ended_ns = t_ns;
+	r->ended_known_ns = t->now_ns;
+	move(t, r, REQUEST_ENDING);
+}
+
+/* ---- processes and time ---- */
+
+int request_table_begin(struct request_table *t, uint32_t process, const char *job)
+{
+	uint32_t at = LIMIT_NODE_PROCESSES;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		if (!strcmp(t->job[i].name, job)) {
+			at = i;
+			break;
+		}
+		if (!t->job[i].name[0] && at == LIMIT_NODE_PROCESSES)
+			at = i;
+	}
+	if (at == LIMIT_NODE_PROCESSES || !*job)
+		return -ENOMEM;
+	text_copy(t->job[at].name, sizeof(t->job[at].name), job);
+	t->job[at].salt = keyed_text(keyed_process(), job);
+	t->job[at].processes++;
+	t->job_of[process] = at + 1;
+	return 0;
+}
+
+void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns)
+{
+	uint32_t next;
+
+	if (!t->job_of[process])
+		return;
+	t->now_ns = now_ns > t->now_ns ? now_ns : t->now_ns;
+	for (uint32_t at = t->job[t->job_of[process] - 1].open.first; at; at = next) {
+		struct request *r = at_of(t, at);
+
+		next = r->next;
+		if (r->process == process)
+			close_request(t, r, true);
+	}
+}
+
+static void forget_list(struct request_table *t, struct request_list *l)
+{
+	while (l->first)
+		forget(t, at_of(t, l->first));
+}
+
+void request_table_drop(struct request_table *t, uint32_t process)
+{
+	struct request_job_state *j;
+
+	free(t->engine[process]);
+	t->engine[process] = NULL;
+	if (!t->job_of[process])
+		return;
+	j = &t->job[t->job_of[process] - 1];
+	t->job_of[process] = 0;
+	if (--j->processes)
+		return;
+	forget_list(t, &j->open);
+	forget_list(t, &j->ending);
+	forget_list(t, &j->ended);
+	*j = (struct request_job_state){.name = ""};
+}
+
+void request_table_tend(struct request_table *t, uint64_t now_ns)
+{
+	t->now_ns = now_ns > t->now_ns ? now_ns : t->now_ns;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct request_job_state *j = &t->job[i];
+		struct request *r;
+
+		while ((r = at_of(t, j->ending.first)) &&
+		       t->now_ns > r->ended_known_ns + t->config.settle_ns)
+			close_request(t, r, false);
+		while ((r = at_of(t, j->open.first)) &&
+		       t->now_ns > r->news_ns + t->config.silent_ns)
+			close_request(t, r, true);
+	}
+}
+
+/* ---- what others read ---- */
+
+const struct request *request_table_find(const struct request_table *t, const char *job,
+					 uint64_t id)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		uint32_t at = *t->job[i].name && !strcmp(t->job[i].name, job)
+				  ? idmap_get(&t->by_id, key_of(t, i, id))
+				  : IDMAP_NONE;
+
+		if (at != IDMAP_NONE)
+			return &t->request[at];
+	}
+	return NULL;
+}
+
+const struct request *request_table_next(const struct request_table *t, uint32_t *at)
+{
+	while (*at < t->count) {
+		const struct request *r = &t->request[(*at)++];
+
+		if (r->id)
+			return r;
+	}
+	return NULL;
+}
+
+const char *request_table_job(const struct request_table *t, const struct request *r)
+{
+	return t->job[r->job].name;
+}
+
+/* The longest wait: requests arrive in order, and news moves the others back. */
+static uint64_t oldest_wait(const struct request_table *t, const struct request_job_state *j,
+			    uint64_t now_ns)
+{
+	for (uint32_t at = j->open.first; at; at = t->request[at - 1].next) {
+		const struct request *r = &t->request[at - 1];
+
+		if (r->state == REQUEST_WAITING)
+			return from_to(r->arrival_ns, now_ns);
+	}
+	return 0;
+}
+
+bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
+			struct request_job *out)
+{
+	struct request_job_state *j = &t->job[at];
+
+	if (!j->used)
+		return false;
+	*out = j->beat;
+	j->beat = (struct request_job){.running = 0};
+	text_copy(out->job, sizeof(out->job), j->name);
+	out->running = j->running;
+	out->waiting = j->open.count - j->running;
+	out->oldest_wait_ns = out->waiting ? oldest_wait(t, j, now_ns) : 0;
+	return true;
+}
+
+const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
+						const char **job)
+{
+	*job = t->job[at].name;
+	return t->job[at].used ? &t->job[at].stats : NULL;
+}

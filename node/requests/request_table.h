@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * request_table.h - the requests of a node's serving jobs, from the spans of their processes: when
+ * each one arrived, was scheduled, had its first and last token, and in which steps.
+ *
+ * Input: spans that name a request (a span "about" it), and the requests that a span of a step
+ * handles (RECORD_SPAN_REQUEST, "parts"), of all processes of a job. By kind of process
+ * (base/span_kind.h):
+ * - api, router: a span about a request is its arrival; a part with tokens is what was delivered.
+ * - engine: the first span about it is when the engine has it, with the prompt's tokens; a later one
+ *   is its end, with the tokens that it had.
+ *   Parts are its steps. An engine may name them twice, in a span that plans the step and in one
+ *   that takes its result: the step then lasts from the begin of the one to the end of the other.
+ * - others are not used.
+ * A part that is done ends the request, in any process.
+ *
+ * The first token comes at the end of the step in which the prompt is finished: all of its tokens
+ * were scheduled, or (after a hit in a prefix cache, or if the prompt is not known) the next step
+ * has one token.
+ *
+ * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
+ * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests, from the job with most the one without
+ * news for longest goes first; REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
+#ifndef SYSOM_NODE_REQUESTS_REQUEST_TABLE_H
+#define SYSOM_NODE_REQUESTS_REQUEST_TABLE_H
+
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "model/request.h"
+
+#define REQUEST_ENDED_MAX  4096u /* shown by `sysom requests ID` */
+#define REQUEST_OPEN_STEPS 4u	 /* of one request, planned and without a result */
+#define REQUEST_SLOWEST	   3u
+#define REQUEST_NO_PROCESS LIMIT_NODE_PROCESSES
+
+struct request_config {
+	uint64_t ttft_ns, tpot_ns; /* the objectives */
+	/* time until the records of other processes have arrived, before a request is judged */
+	uint64_t settle_ns;
+	uint64_t silent_ns; /* an open request without news for so long never ends */
+};
+void request_config_default(struct request_config *c);
+
+enum request_state { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDING, REQUEST_ENDED };
+
+struct request {
+	uint64_t id;
+	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
+	uint64_t arrival_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
+	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
+	/* by this node's clock, not by the spans: the latest news, and when these became known */
+	uint64_t news_ns, first_known_ns, ended_known_ns;
+	uint32_t prompt_tokens; /* 0: not known */
+	uint32_t prefill_tokens, delivered_tokens;
+	uint32_t output_tokens; /* as the engine says at its end; 0: it does not */
+	uint32_t prefill_steps, decode_steps;
+	uint64_t prefill_ns, decode_ns, pause_ns; /* in its steps; between its decode steps */
+	struct request_step prefill[REQUEST_SLOWEST], decode[REQUEST_SLOWEST]; /* longest first */
+	struct request_step pause; /* the longest time between two of its steps */
+	struct request_step open[REQUEST_OPEN_STEPS];
+	uint8_t open_count, state; /* enum request_state */
+	bool lost;		   /* its engine ended, or there was no news */
+	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
+	uint32_t before, next; /* in its list; 1 + index, 0: none */
+};
+/* 0: not known. */
+uint64_t request_ttft_ns(const struct request *r);
+/* Per token after the first; 0: not known, or only one token. */
+uint64_t request_tpot_ns(const struct request *r);
+uint32_t request_output_tokens(const struct request *r);
+
+struct request_stats {
+	uint64_t arrived, ended, lost; /* lost: without an end (request.lost) */
+	uint64_t partial;	       /* ended ones whose arrival was not seen: not judged */
+	uint64_t evicted;	       /* open ones, for lack of room */
+	uint64_t repeated;	       /* ids used again */
+	uint64_t bad;		       /* impossible times or counts, which are left out */
+	uint64_t parts_lost;	       /* without their span, or without room */
+	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
+};
+
+struct record;
+struct request_table;
+/* Called in the middle of request_table_record, _end or _tend. process: slot of the engine, or
+ * REQUEST_NO_PROCESS. v: without its span, which the function may fill. */
+typedef void (*request_violation_fn)(void *arg, const char *job, uint32_t process,
+				     struct request_violation *v);
+
+int request_table_open(struct request_table **out, const struct request_config *c,
+		       request_violation_fn fn, void *arg); /* 0, -ENOMEM */
+void request_table_close(struct request_table *t);	    /* NULL is a no-op */
+/* A process of a job begins in a free slot (below LIMIT_NODE_PROCESSES). 0, -ENOMEM. */
+int request_table_begin(struct request_table *t, uint32_t process, const char *job);
+/* It has ended: what its engine was working on is lost. */
+void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns);
+/* The slot is free. The last one of a job takes its requests with it. */
+void request_table_drop(struct request_table *t, uint32_t process);
+/* A host record of a process; those that are no spans of a catalogue are ignored. */
+void request_table_record(struct request_table *t, uint32_t process, const struct record *r);
+/* A few times a second. */
+void request_table_tend(struct request_table *t, uint64_t now_ns);
+
+/* NULL: not known. Valid until the next call. */
+const struct request *request_table_find(const struct request_table *t, const char *job,
+					 uint64_t id);
+/* The next request, open or ended, of any job; NULL: no more. *at: 0 at first. */
+const struct request *request_table_next(const struct request_table *t, uint32_t *at);
+const char *request_table_job(const struct request_table *t, const struct request *r);
+/* Takes what the job reports in a beat: what is new since the last call. at: below
+ * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
+bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
+			struct request_job *out);
+/* Sums since open, of a job that is at that place; NULL: as above. */
+const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
+						const char **job);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * request_table_private.h - shared by request_table.c (which requests there are, and their verdicts) and
+ * request_table_steps.c (what a process's spans say about them). */
+#ifndef SYSOM_NODE_REQUESTS_REQUEST_TABLE_PRIVATE_H
+#define SYSOM_NODE_REQUESTS_REQUEST_TABLE_PRIVATE_H
+
+#include "base/idmap.h"
+#include "node/requests/request_table.h"
+
+/* Requests in open spans of one process: a batch is at most some thousand. */
+#define PARTS_MAX 4096u
+/* Steps of an engine to look for a slow one in: a minute of 20 ms. */
+#define STEPS_MAX  4096u
+#define TOKENS_MAX 100000000u
+
+struct part {
+	uint64_t begin_ns, id;
+	uint32_t name, thread, tokens;
+	bool done;
+};
+
+/* What is known of a process that names requests. */
+struct request_engine {
+	/* names of the spans that plan steps, and that take their results; 0: not known */
+	uint32_t plan, result;
+	uint64_t planned_ns;		     /* begin of the latest step by the first */
+	uint32_t planned;		     /* steps without any other name */
+	struct request_step step[STEPS_MAX]; /* ring */
+	uint32_t steps;			     /* ever */
+	struct part part[PARTS_MAX];
+	uint32_t parts;
+};
+
+struct request_list {
+	uint32_t first, last, count; /* 1 + index; oldest first */
+};
+
+struct request_job_state {
+	char name[WIRE_TEXT_BYTES]; /* "": free */
+	uint64_t salt;
+	uint32_t processes;
+	struct request_list open, ending, ended;
+	uint32_t running; /* of the open ones */
+	struct request_stats stats;
+	struct request_job beat; /* what the next beat reports */
+	bool used;		 /* it had a request */
+};
+
+struct request_table {
+	struct request_config config;
+	request_violation_fn fn;
+	void *arg;
+	struct request *request;
+	size_t room;
+	uint32_t count, free; /* free: 1 + index of the first free place, linked by next */
+	uint32_t open, ended; /* of all jobs */
+	uint64_t now_ns;      /* of the latest tend */
+	struct idmap by_id;
+	struct request_job_state job[LIMIT_NODE_PROCESSES];
+	uint32_t job_of[LIMIT_NODE_PROCESSES];		     /* 1 + index; 0: no such process */
+	struct request_engine *engine[LIMIT_NODE_PROCESSES]; /* NULL until it names a request */
+	struct part own[PARTS_MAX];			     /* scratch: those of one span */
+};
+
+/* The request, made if need be. NULL: it has ended, or there is no memory. */
+struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id);
+/* There is news of it: keeps its list in order, and judges what can be judged. */
+void request_table_touch(struct request_table *t, struct request *r);
+/* It runs in this process, also again after an end. */
+void request_table_run(struct request_table *t, struct request *r, uint32_t process);
+/* It has ended, but news may still come. */
+void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns);
+
+/* The longest step of the engine that overlaps that time; begin_ns 0: none. e: may be NULL. */
+struct request_step request_table_longest(const struct request_engine *e, uint64_t begin_ns,
+					  uint64_t end_ns);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What one process's spans say about its requests. A span's requests are known before its end, so
+ * they wait for it: only the whole span says what kind of process it is in, and how long it took. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/record.h"
+#include "node/requests/request_table_private.h"
+
+/* kinds of process, in the order of base/span_kind.h */
+enum { PROCESS_ANY, PROCESS_API, PROCESS_ENGINE, PROCESS_WORKER, PROCESS_ROUTER };
+/* So many steps without another name: the engine names each step once. */
+#define PLANNED_ALONE 3u
+
+struct span {
+	uint32_t process, name; /* slot */
+	uint64_t begin_ns, end_ns;
+	bool client;		     /* of a process that talks to clients */
+	uint32_t tokens;	     /* of the span */
+	uint32_t step_tokens, batch; /* of its requests */
+};
+
+/* ---- steps of a request ---- */
+
+static uint64_t length(const struct request_step *s)
+{
+	return s->end_ns - s->begin_ns;
+}
+
+static void keep_longest(struct request_step *list, const struct request_step *s)
+{
+	uint32_t at = REQUEST_SLOWEST;
+
+	while (at && length(&list[at - 1]) < length(s))
+		at--;
+	if (at == REQUEST_SLOWEST)
+		return;
+	memmove(&list[at + 1], &list[at], (REQUEST_SLOWEST - 1 - at) * sizeof(*list));
+	list[at] = *s;
+}
+
+static void prefill_step(struct request *r, const struct request_step *s)
+{
+	uint64_t sum = (uint64_t)r->prefill_tokens + s->tokens;
+
+	r->prefill_steps++;
+	r->prefill_tokens = sum < TOKENS_MAX ? (uint32_t)sum : TOKENS_MAX;
+	r->prefill_ns += length(s);
+	keep_longest(r->prefill, s);
+	if (r->prompt_tokens && r->prefill_tokens >= r->prompt_tokens)
+		r->first_ns = s->end_ns;
+}
+
+static void decode_step(struct request *r, const struct request_step *s)
+{
+	struct request_step own = *s;
+
+	/* with the next step planned before this one has ended, they overlap */
+	if (own.begin_ns < r->last_ns)
+		own.begin_ns = r->last_ns < own.end_ns ? r->last_ns : own.end_ns;
+	r->decode_steps++;
+	r->decode_ns += length(&own);
+	keep_longest(r->decode, s);
+	if (s->begin_ns > r->last_ns) {
+		struct request_step pause = {.begin_ns = r->last_ns, .end_ns = s->begin_ns};
+
+		r->pause_ns += length(&pause);
+		if (length(&pause) > length(&r->pause))
+			r->pause = pause;
+	}
+}
+
+static void on_step(struct request_table *t, struct request *r, const struct request_step *s)
+{
+	if (s->end_ns < s->begin_ns || s->end_ns < r->last_ns) {
+		t->job[r->job].stats.bad++;
+		return;
+	}
+	if (!r->first_ns && r->prefill_steps && s->tokens == 1)
+		r->first_ns = r->last_ns;
+	if (r->first_ns)
+		decode_step(r, s);
+	else
+		prefill_step(r, s);
+	r->last_ns = s->end_ns;
+}
+
+/* Its step begins. Steps that had begun before it ended do not make it run again. */
+static void on_scheduled(struct request_table *t, struct request *r, uint32_t process,
+			 uint64_t begin_ns)
+{
+	if (!r->scheduled_ns)
+		r->scheduled_ns = begin_ns;
+	if ((r->state != REQUEST_RUNNING || r->process != process) && begin_ns > r->ended_ns)
+		request_table_run(t, r, process);
+}
+
+/* ---- the engine's spans of a step ---- */
+
+static void engine_names(struct request_engine *e, const struct span *s)
+{
+	if (!e->plan)
+		e->plan = s->name;
+	if (s->name != e->plan) {
+		if (!e->result || e->result == e->plan)
+			e->result = s->name;
+		return;
+	}
+	if (s->begin_ns == e->planned_ns)
+		return;
+	e->planned_ns = s->begin_ns;
+	if (!e->result && ++e->planned >= PLANNED_ALONE)
+		e->result = e->plan;
+}
+
+static void remember(struct request_engine *e, const struct request_step *s)
+{
+	e->step[e->steps++ % STEPS_MAX] = *s;
+}
+
+struct request_step request_table_longest(const struct request_engine *e, uint64_t begin_ns,
+					  uint64_t end_ns)
+{
+	struct request_step best = {0};
+	uint32_t count = !e ? 0 : e->steps < STEPS_MAX ? e->steps : STEPS_MAX;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct request_step *s = &e->step[i];
+
+		if (s->begin_ns < end_ns && s->end_ns > begin_ns && length(s) > length(&best))
+			best = *s;
+	}
+	best.tokens = 0; /* it was another request's */
+	return best;
+}
+
+/* The oldest planned step of the request has its result. */
+static void pop(struct request_table *t, struct request *r, uint64_t end_ns,
+		struct request_step *out)
+{
+	*out = r->open[0];
+	out->end_ns = end_ns;
+	memmove(r->open, r->open + 1, --r->open_count * sizeof(*r->open));
+	on_step(t, r, out);
+}
+
+static void plan(struct request_table *t, struct request *r, const struct request_step *s)
+{
+	if (r->open_count == REQUEST_OPEN_STEPS) {
+		t->job[r->job].stats.parts_lost++;
+		memmove(r->open, r->open + 1, --r->open_count * sizeof(*r->open));
+	}
+	r->open[r->open_count++] = *s;
+}
+
+/* whole: the step, set by the first of its requests. */
+static void engine_part(struct request_table *t, struct request_engine *e, struct request *r,
+			const struct span *s, const struct part *p, struct request_step *whole)
+{
+	struct request_step step = {s->begin_ns, s->end_ns, p->tokens, s->step_tokens, s->batch};
+
+	on_scheduled(t, r, s->process, s->begin_ns);
+	if (s->name == e->plan && e->plan != e->result) {
+		plan(t, r, &step);
+		return;
+	}
+	if (s->name != e->result)
+		return;
+	while (e->plan == e->result && r->open_count) /* kept while the names were not known */
+		pop(t, r, r->open[0].end_ns, &(struct request_step){0});
+	if (r->open_count)
+		pop(t, r, s->end_ns, &step);
+	else
+		on_step(t, r, &step);
+	if (!whole->begin_ns)
+		*whole = step;
+}
+
+/* ---- spans ---- */
+
+static void delivered(struct request *r, const struct span *s, const struct part *p)
+{
+	uint64_t sum = (uint64_t)r->delivered_tokens + p->tokens;
+
+	if (!p->tokens)
+		return;
+	if (!r->delivered_first_ns)
+		r->delivered_first_ns = s->end_ns;
+	if (s->end_ns > r->delivered_last_ns)
+		r->delivered_last_ns = s->end_ns;
+	r->delivered_tokens = sum < TOKENS_MAX ? (uint32_t)sum : TOKENS_MAX;
+}
+
+static void on_part(struct request_table *t, struct request_engine *e, const struct span *s,
+		    const struct part *p, struct request_step *whole)
+{
+	struct request *r = request_table_get(t, t->job_of[s->process] - 1, p->id);
+
+	if (!r)
+		return;
+	if (s->client)
+		delivered(r, s, p);
+	else if (p->tokens || !p->done)
+		engine_part(t, e, r, s, p, whole);
+	if (p->done)
+		request_table_finish(t, r, s->end_ns);
+	request_table_touch(t, r);
+}
+
+/* Takes the parts of this span out of those that wait, and those of spans inside it that were never
+ * seen to end. Returns the number of its own, which are in t->own. */
+static uint32_t take_parts(struct request_table *t, struct request_engine *e,
+			   const struct record *r, struct request_stats *stats)
+{
+	uint32_t kept = 0, count = 0;
+
+	for (uint32_t i = 0; i < e->parts; i++) {
+		const struct part *p = &e->part[i];
+
+		if (p->thread != r->thread || p->begin_ns < r->begin_ns)
+			e->part[kept++] = *p;
+		else if (p->name == r->name && p->begin_ns == r->begin_ns)
+			t->own[count++] = *p;
+		else
+			stats->parts_lost++;
+	}
+	e->parts = kept;
+	return count;
+}
+
+static void on_parts(struct request_table *t, struct request_engine *e, struct span *s,
+		     uint32_t count)
+{
+	struct request_step whole = {0};
+	uint64_t tokens = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		tokens += t->own[i].tokens;
+	s->step_tokens = tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
+	s->batch = count;
+	if (!s->client && tokens)
+		engine_names(e, s);
+	for (uint32_t i = 0; i < count; i++)
+		on_part(t, e, s, &t->own[i], &whole);
+	if (whole.begin_ns)
+		remember(e, &whole);
+}
+
+/* ---- spans about one request ---- */
+
+static bool is_count(struct request_table *t, const struct request *r, uint32_t tokens)
+{
+	if (tokens > TOKENS_MAX)
+		t->job[r->job].stats.bad++;
+	return tokens && tokens <= TOKENS_MAX;
+}
+
+static void note_prompt(struct request_table *t, struct request *r, uint32_t tokens)
+{
+	if (!r->prompt_tokens && !r->scheduled_ns && is_count(t, r, tokens))
+		r->prompt_tokens = tokens;
+}
+
+/* The earliest span about it, unless it was scheduled before: then its arrival was not seen. */
+static void note_arrival(struct request *r, uint64_t begin_ns)
+{
+	if ((!r->arrival_ns || begin_ns < r->arrival_ns) &&
+	    (!r->scheduled_ns || begin_ns <= r->scheduled_ns))
+		r->arrival_ns = begin_ns;
+}
+
+static void engine_mark(struct request_table *t, struct request *r, const struct span *s)
+{
+	if (r->process == s->process) {
+		if (is_count(t, r, s->tokens))
+			r->output_tokens = s->tokens;
+		request_table_finish(t, r, s->end_ns);
+		return;
+	}
+	if (r->process == REQUEST_NO_PROCESS)
+		r->process = s->process;
+	else
+		request_table_run(t, r, s->process); /* a decode instance after a prefill one */
+	if (!r->queued_ns)
+		r->queued_ns = s->begin_ns;
+	note_arrival(r, s->begin_ns);
+	note_prompt(t, r, s->tokens);
+}
+
+static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
+{
+	struct request *r = request_table_get(t, t->job_of[s->process] - 1, id);
+
+	if (!r)
+		return;
+	if (s->client) {
+		note_arrival(r, s->begin_ns);
+		note_prompt(t, r, s->tokens);
+	} else {
+		engine_mark(t, r, s);
+	}
+	request_table_touch(t, r);
+}
+
+/* ---- records ---- */
+
+static void add_part(struct request_table *t, uint32_t process, const struct record *r)
+{
+	struct request_stats *stats = &t->job[t->job_of[process] - 1].stats;
+	struct request_engine *e = t->engine[process];
+
+	if (!e)
+		e = t->engine[process] = calloc(1, sizeof(*e));
+	if (!e || e->parts == PARTS_MAX || !r->key) {
+		stats->parts_lost++;
+		return;
+	}
+	if (r->bytes > TOKENS_MAX) {
+		stats->bad++;
+		return;
+	}
+	e->part[e->parts++] = (struct part){.begin_ns = r->begin_ns,
+					    .id = r->key,
+					    .name = r->name,
+					    .thread = r->thread,
+					    .tokens = (uint32_t)r->bytes,
+					    .done = r->flags & RECORD_FLAG_DONE};
+}
+
+void request_table_record(struct request_table *t, uint32_t process, const struct record *r)
+{
+	struct request_engine *e = t->engine[process];
+	struct span s = {.process = process,
+			 .name = r->name,
+			 .begin_ns = r->begin_ns,
+			 .end_ns = r->end_ns,
+			 .client = r->func == PROCESS_API || r->func == PROCESS_ROUTER,
+			 .tokens = r->grid[0]};
+	struct request_stats *stats;
+	uint32_t count;
+
+	if (!t->job_of[process] || !(r->flags & RECORD_FLAG_PYTHON))
+		return;
+	if (r->kind == RECORD_SPAN_REQUEST) {
+		add_part(t, process, r);
+		return;
+	}
+	stats = &t->job[t->job_of[process] - 1].stats;
+	if (r->kind != RECORD_SPAN || (!r->key && !(e && e->parts)))
+		return;
+	count = e && e->parts ? take_parts(t, e, r, stats) : 0;
+	if (!s.client && r->func != PROCESS_ENGINE)
+		return;
+	if (r->end_ns < r->begin_ns || !r->begin_ns) {
+		stats->bad++;
+		return;
+	}
+	if (r->key)
+		on_mark(t, &s, r->key);
+	if (count)
+		on_parts(t, e, &s, count);
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Many requests miss an objective because of one step. Its span and its windows are looked for once
+ * (the links), and at most LINKS_BURST times at once. */
+#include "sidecar/serving/request_node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/http/http_query.h"
+#include "base/http/http_user.h"
+#include "base/metrics/metrics.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
+#include "node/requests/request_table.h"
+#include "sidecar/node.h"
+
+#define LINKS	      16u
+#define LINKS_BURST   8.0
+#define LINKS_PER_S   1.0
+#define SPANS_MAX     20000u	  /* records of a process in one step that are looked at */
+#define LISTED_MAX    500u	  /* requests in an answer */
+#define MARGIN_NS     50000000ull /* around the step, in a window */
+#define TEXT_ID_BYTES 17
+/* of a beat: all that is not of a rank or a job, and what announces one of these */
+#define BEAT_HEAD_BYTES 512u
+#define BEAT_TAG_BYTES	4u
+#define JOB_BYTES_MIN	512u /* counts and a name always fit */
+
+/* A slow step that was looked at. */
+struct link {
+	uint64_t begin_ns;
+	uint32_t process;
+	char span[REQUEST_SPAN_BYTES];
+};
+
+struct request_node {
+	struct request_table *table;
+	uplink_command_fn ask;
+	struct link link[LINKS]; /* ring */
+	uint32_t links;
+	struct anomaly_bucket bucket;
+	/* of the last beat, and the uplink's beats when it was handed over */
+	struct request_job sent[LIMIT_NODE_PROCESSES];
+	uint32_t sent_count;
+	uint64_t sent_before;
+	bool news; /* a violation since the last beat */
+	/* windows to ask for, once the aggregator knows why */
+	struct ask {
+		uint64_t due_ns; /* 0: free */
+		struct wire_command command;
+	} wait[LINKS];
+	uint64_t unlinked; /* violations whose step was not looked at: too many at once */
+};
+
+/* ---- the slow step of a request ---- */
+
+static uint64_t overlap(const struct record *r, const struct request_step *s)
+{
+	uint64_t begin = r->begin_ns > s->begin_ns ? r->begin_ns : s->begin_ns;
+	uint64_t end = r->end_ns < s->end_ns ? r->end_ns : s->end_ns;
+
+	return end > begin ? end - begin : 0;
+}
+
+/* The shortest span of the process that fills at least half of the step. It began with the step at
+ * the earliest, but for the one that holds both. */
+static void find_span(struct process *p, const struct request_step *s, uint64_t *best_ns,
+		      char out[REQUEST_SPAN_BYTES])
+{
+	struct recorder_extract x;
+
+	if (recorder_extract(p->node->analysis.recorder, p->slot, s->begin_ns, s->end_ns, SPANS_MAX,
+			     &x))
+		return;
+	for (uint32_t i = 0; i < x.host_count; i++) {
+		const struct record *r = &x.host[i];
+		uint64_t ns = r->end_ns - r->begin_ns;
+
+		if (r->kind != RECORD_SPAN || !(r->flags & RECORD_FLAG_PYTHON) || !r->name ||
+		    r->end_ns < r->begin_ns || ns >= *best_ns ||
+		    2 * overlap(r, s) < s->end_ns - s->begin_ns)
+			continue;
+		*best_ns = ns;
+		text_copy(out, REQUEST_SPAN_BYTES, ring_reader_name(p->reader, r->name));
+	}
+	recorder_extract_free(&x);
+}
+
+/* Beats come faster after a violation, and the aggregator looks at them every second. */
+#define ASK_AFTER_NS 5000000000ull
+
+static void ask_windows(struct node *n, const char *job, const struct request_violation *v)
+{
+	struct request_node *q = n->request_node;
+	struct wire_command c = {.kind = WIRE_COMMAND_WINDOW,
+				 .rank = INT32_MIN,
+				 .begin_ns = v->slow.begin_ns - MARGIN_NS,
+				 .end_ns = v->slow.end_ns + MARGIN_NS};
+
+	if (v->slow.begin_ns < MARGIN_NS)
+		return;
+	text_copy(c.job, sizeof(c.job), job);
+	request_anomaly(job, v, c.anomaly_id);
+	for (uint32_t i = 0; i < LINKS; i++) {
+		if (q->wait[i].due_ns)
+			continue;
+		q->wait[i] = (struct ask){clock_monotonic_ns() + ASK_AFTER_NS, c};
+		return;
+	}
+	q->unlinked++;
+}
+
+static const struct link *known_link(const struct request_node *q, uint32_t process,
+				     uint64_t begin_ns)
+{
+	for (uint32_t i = 0; i < LINKS; i++)
+		if (q->link[i].begin_ns == begin_ns && q->link[i].process == process)
+			return &q->link[i];
+	return NULL;
+}
+
+static bool may_link(struct request_node *q, uint64_t now_ns)
+{
+	struct anomaly_bucket *b = &q->bucket;
+
+	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * LINKS_PER_S;
+	if (b->tokens > LINKS_BURST || !b->at_ns)
+		b->tokens = LINKS_BURST;
+	b->at_ns = now_ns;
+	if (b->tokens < 1)
+		return false;
+	b->tokens -= 1;
+	return true;
+}
+
+static void on_violation(void *arg, const char *job, uint32_t process, struct request_violation *v)
+{
+	struct node *n = arg;
+	struct request_node *q = n->request_node;
+	const struct link *known = known_link(q, process, v->slow.begin_ns);
+	uint64_t best_ns = UINT64_MAX;
+	struct link *l;
+
+	q->news = true;
+	if (!v->slow.begin_ns)
+		return;
+	if (known) {
+		text_copy(v->span, sizeof(v->span), known->span);
+		return;
+	}
+	if (!may_link(q, clock_monotonic_ns())) {
+		q->unlinked++;
+		return;
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && !strcmp(n->processes[i]->id.job, job))
+			find_span(n->processes[i], &v->slow, &best_ns, v->span);
+	l = &q->link[q->links++ % LINKS];
+	*l = (struct link){.begin_ns = v->slow.begin_ns, .process = process};
+	text_copy(l->span, sizeof(l->span), v->span);
+	ask_windows(n, job, v);
+}
+
+/* ---- life ---- */
+
+int request_node_open(struct node *n, uplink_command_fn ask)
+{
+	struct request_config c;
+
+	request_config_default(&c);
+	c.ttft_ns = n->settings.requests_ttft_ns;
+	c.tpot_ns = n->settings.requests_tpot_ns;
+	n->request_node = calloc(1, sizeof(*n->request_node));
+	if (!n->request_node)
+		return -ENOMEM;
+	n->request_node->ask = ask;
+	return request_table_open(&n->request_node->table, &c, on_violation, n);
+}
+
+void request_node_close(struct node *n)
+{
+	if (n->request_node)
+		request_table_close(n->request_node->table);
+	free(n->request_node);
+	n->request_node = NULL;
+}
+
+int request_node_begin(struct process *p)
+{
+	return request_table_begin(p->node->request_node->table, p->slot, p->id.job);
+}
+
+void request_node_record(struct process *p, const struct record *r)
+{
+	request_table_record(p->node->request_node->table, p->slot, r);
+}
+
+void request_node_end(struct process *p)
+{
+	request_table_end(p->node->request_node->table, p->slot, clock_monotonic_ns());
+}
+
+void request_node_drop(struct process *p)
+{
+	request_table_drop(p->node->request_node->table, p->slot);
+}
+
+void request_node_tend(struct node *n, uint64_t now_ns)
+{
+	struct request_node *q = n->request_node;
+
+	request_table_tend(q->table, now_ns);
+	for (uint32_t i = 0; i < LINKS; i++) {
+		if (!q->wait[i].due_ns || now_ns < q->wait[i].due_ns)
+			continue;
+		q->wait[i].due_ns = 0;
+		q->ask(n, &q->wait[i].command);
+	}
+}
+
+bool request_node_has_news(const struct node *n)
+{
+	return n->request_node->news;
+}
+
+/* ---- beats ---- */
+
+static void add(struct request_job *to, const struct request_job *from)
+{
+	to->arrived += from->arrived;
+	to->ended += from->ended;
+	to->lost += from->lost;
+	to->violations_dropped += from->violations_dropped;
+	for (int i = 0; i < REQUEST_OBJECTIVES; i++) {
+		to->judged[i] += from->judged[i];
+		to->violated[i] += from->violated[i];
+	}
+	durations_merge(&to->ttft, &from->ttft);
+	durations_merge(&to->tpot, &from->tpot);
+	durations_merge(&to->queue, &from->queue);
+	for (uint32_t i = 0; i < from->violation_count; i++)
+		if (to->violation_count < REQUEST_VIOLATIONS_MAX)
+			to->violation[to->violation_count++] = from->violation[i];
+		else
+			to->violations_dropped++;
+}
+
+static bool has_rank(const struct beat *b, const char *job)
+{
+	for (uint32_t i = 0; i < b->rank_count; i++)
+		if (!strcmp(b->ranks[i].rank.job, job))
+			return true;
+	return false;
+}
+
+static const struct request_job *sent_of(const struct request_node *q, const char *job)
+{
+	for (uint32_t i = 0; i < q->sent_count; i++)
+		if (!strcmp(q->sent[i].job, job))
+			return &q->sent[i];
+	return NULL;
+}
+
+/* What the ranks leave of the beat's bytes. */
+static size_t room_of(const struct beat *b)
+{
+	size_t room = LIMIT_BEAT_BYTES_PER_RANK * (b->rank_count + 1ull) - BEAT_HEAD_BYTES;
+
+	for (uint32_t i = 0; i < b->rank_count; i++) {
+		int bytes = wire_beat_rank_bytes(&b->ranks[i]);
+
+		room -= bytes > 0 && (size_t)bytes < room ? (size_t)bytes + BEAT_TAG_BYTES : 0;
+	}
+	return room;
+}
+
+void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
+{
+	size_t room = room_of(b), bytes;
+	struct request_node *q = n->request_node;
+	struct request_job *now = calloc(LIMIT_NODE_PROCESSES, sizeof(*now));
+	struct uplink_stats us;
+	uint32_t count = 0;
+	bool arrived;
+
+	b->requests = NULL;
+	b->request_count = 0;
+	if (!now)
+		return;
+	uplink_stats(n->uplink, &us);
+	arrived = us.beats_sent > q->sent_before;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct request_job *r = &now[count];
+		const struct request_job *again;
+		const char *job;
+
+		if (room < JOB_BYTES_MIN || !request_table_stats(q->table, i, &job) ||
+		    !has_rank(b, job) || !request_table_take(q->table, i, now_ns, r))
+			continue;
+		again = arrived ? NULL : sent_of(q, r->job);
+		if (again)
+			add(r, again);
+		bytes = wire_beat_requests_fit(r, room < LIMIT_BEAT_BYTES_PER_RANK
+						      ? room - BEAT_TAG_BYTES
+						      : LIMIT_BEAT_BYTES_PER_RANK);
+		count += bytes > 0;
+		room -= bytes + BEAT_TAG_BYTES < room ? bytes + BEAT_TAG_BYTES : room;
+	}
+	memcpy(q->sent, now, count * sizeof(*now));
+	q->sent_count = count;
+	q->sent_before = us.beats_sent;
+	q->news = false;
+	free(now);
+	b->requests = q->sent;
+	b->request_count = count;
+}
+
+/* ---- for people ---- */
+
+static void put_time(struct buf *out, const char *key, uint64_t from_ns, uint64_t at_ns)
+{
+	if (at_ns && from_ns)
+		buf_printf(out, ",\"%s\":%.6f", key, ((double)at_ns - (double)from_ns) * 1e-6);
+	else
+		buf_printf(out, ",\"%s\":null", key);
+}
+
+static void put_step(struct buf *out, const struct request_step *s, uint64_t from_ns, bool first)
+{
+	buf_printf(out,
+		   "%s{\"begin_ms\":%.6f,\"ms\":%.6f,\"tokens\":%u,\"step_tokens\":%u,"
+		   "\"batch\":%u}",
+		   first ? "" : ",", ((double)s->begin_ns - (double)from_ns) * 1e-6,
+		   (double)(s->end_ns - s->begin_ns) * 1e-6, s->tokens, s->step_tokens, s->batch);
+}
+
+static void put_steps(struct buf *out, const char *key, const struct request_step *list,
+		      uint64_t from_ns)
+{
+	buf_printf(out, ",\"%s\":[", key);
+	for (uint32_t i = 0; i < REQUEST_SLOWEST && list[i].begin_ns; i++)
+		put_step(out, &list[i], from_ns, !i);
+	buf_puts(out, "]");
+}
+
+static void put_request(const struct node *n, const struct request *r, struct buf *out)
+{
+	static const char *const states[] = {"waiting", "running", "ending", "ended"};
+	const struct clockmap_anchor *a = &n->clock.anchors[n->clock.count - 1];
+	uint64_t from = r->arrival_ns ? r->arrival_ns : r->scheduled_ns;
+	uint64_t ttft = request_ttft_ns(r), tpot = request_tpot_ns(r);
+
+	buf_printf(out, "{\"id\":\"%016" PRIx64 "\"", r->id);
+	json_text_append(out, ",\"job\":", request_table_job(n->request_node->table, r));
+	buf_printf(out, ",\"state\":\"%s\",\"arrival_unix_ns\":\"%" PRIu64 "\"",
+		   r->lost ? "lost" : states[r->state],
+		   from ? from + (a->realtime_ns - a->monotonic_ns) : 0);
+	put_time(out, "queued_ms", from, r->queued_ns);
+	put_time(out, "scheduled_ms", from, r->scheduled_ns);
+	put_time(out, "first_ms", from, r->first_ns);
+	put_time(out, "last_ms", from, r->last_ns);
+	put_time(out, "delivered_first_ms", from, r->delivered_first_ns);
+	put_time(out, "delivered_last_ms", from, r->delivered_last_ns);
+	buf_printf(out, ",\"ttft_ms\":");
+	if (ttft)
+		buf_printf(out, "%.6f", (double)ttft * 1e-6);
+	else
+		buf_puts(out, "null");
+	buf_printf(out, ",\"tpot_ms\":");
+	if (tpot)
+		buf_printf(out, "%.6f", (double)tpot * 1e-6);
+	else
+		buf_puts(out, "null");
+	buf_printf(out,
+		   ",\"ttft_violated\":%s,\"tpot_violated\":%s,\"prompt_tokens\":%u,"
+		   "\"output_tokens\":%u,\"prefill_steps\":%u,\"decode_steps\":%u,"
+		   "\"prefill_ms\":%.6f,\"decode_ms\":%.6f,\"pause_ms\":%.6f",
+		   r->violated[REQUEST_TTFT] ? "true" : "false",
+		   r->violated[REQUEST_TPOT] ? "true" : "false", r->prompt_tokens,
+		   request_output_tokens(r), r->prefill_steps, r->decode_steps,
+		   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6,
+		   (double)r->pause_ns * 1e-6);
+	put_steps(out, "slowest_prefill", r->prefill, from);
+	put_steps(out, "slowest_decode", r->decode, from);
+	buf_puts(out, "}");
+}
+
+static void put_jobs(const struct node *n, const struct http_user *user, struct buf *out)
+{
+	const struct request_table *t = n->request_node->table;
+	bool first = true;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const char *job;
+		const struct request_stats *s = request_table_stats(t, i, &job);
+
+		if (!s || !http_user_sees_job(user, job))
+			continue;
+		json_text_append(out, first ? "{\"job\":" : ",{\"job\":", job);
+		first = false;
+		buf_printf(out,
+			   ",\"arrived\":%" PRIu64 ",\"ended\":%" PRIu64 ",\"lost\":%" PRIu64
+			   ",\"partial\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"repeated\":%" PRIu64
+			   ",\"bad\":%" PRIu64 ",\"parts_lost\":%" PRIu64
+			   ",\"ttft_judged\":%" PRIu64 ",\"ttft_violated\":%" PRIu64
+			   ",\"tpot_judged\":%" PRIu64 ",\"tpot_violated\":%" PRIu64 "}",
+			   s->arrived, s->ended, s->lost, s->partial, s->evicted, s->repeated,
+			   s->bad, s->parts_lost, s->judged[REQUEST_TTFT],
+			   s->violated[REQUEST_TTFT], s->judged[REQUEST_TPOT],
+			   s->violated[REQUEST_TPOT]);
+	}
+}
+
+bool request_node_json(struct node *n, const struct http_user *user, const struct http_query *q,
+		       struct buf *out)
+{
+	const struct request_table *t = n->request_node->table;
+	const char *id = http_query_get(q, "id");
+	uint8_t digits[8];
+	uint64_t only = 0;
+	uint32_t at = 0, listed = 0;
+
+	if (id) {
+		if (strlen(id) != TEXT_ID_BYTES - 1 || text_unhex(id, digits, sizeof(digits)))
+			return false;
+		only = strtoull(id, NULL, 16);
+	}
+	buf_printf(out,
+		   "{\"objectives\":{\"ttft_ms\":%.6f,\"tpot_ms\":%.6f},\"unlinked\":%" PRIu64
+		   ",\"jobs\":[",
+		   (double)n->settings.requests_ttft_ns * 1e-6,
+		   (double)n->settings.requests_tpot_ns * 1e-6, n->request_node->unlinked);
+	put_jobs(n, user, out);
+	buf_puts(out, "],\"requests\":[");
+	for (const struct request *r; listed < LISTED_MAX && (r = request_table_next(t, &at));) {
+		bool shown = only ? r->id == only
+				  : r->state < REQUEST_ENDING || r->violated[REQUEST_TTFT] ||
+					r->violated[REQUEST_TPOT];
+
+		if (!shown || !http_user_sees_job(user, request_table_job(t, r)))
+			continue;
+		buf_puts(out, listed++ ? "," : "");
+		put_request(n, r, out);
+	}
+	buf_puts(out, "]}\n");
+	return true;
+}
+
+void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m)
+{
+	static const struct {
+		const char *result;
+		size_t at;
+	} results[] = {{"ended", offsetof(struct request_stats, ended)},
+		       {"lost", offsetof(struct request_stats, lost)},
+		       {"evicted", offsetof(struct request_stats, evicted)}};
+	const struct request_table *t = n->request_node->table;
+
+	metrics_family(
+	    m, "sysom_requests_total", "counter",
+	    "Requests of a serving job, by how they left: lost: without an end; evicted: "
+	    "for lack of room, which counts as lost too.");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const char *job;
+		const struct request_stats *s = request_table_stats(t, i, &job);
+
+		for (size_t k = 0; s && k < sizeof(results) / sizeof(results[0]); k++)
+			if (http_user_sees_job(user, job))
+				metrics_sample(
+				    m, "sysom_requests_total",
+				    (double)*(const uint64_t *)((const char *)s + results[k].at),
+				    "job_name", job, "result", results[k].result, NULL);
+	}
+	metrics_family(m, "sysom_request_violations_total", "counter",
+		       "Requests that missed an objective: time to first token (ttft) or time per "
+		       "output token (tpot).");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const char *job;
+		const struct request_stats *s = request_table_stats(t, i, &job);
+
+		for (unsigned k = 0; s && k < REQUEST_OBJECTIVES; k++)
+			if (http_user_sees_job(user, job))
+				metrics_sample(m, "sysom_request_violations_total",
+					       (double)s->violated[k], "job_name", job, "objective",
+					       request_objective_name(k), NULL);
+	}
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * request_node.h - the requests of this node's serving jobs: the table, its part of beats, of the
+ * API and of the metrics; and for a request that missed an objective the span and the windows of
+ * its slow step.
+ * Owns: node.request_node. Threads: the loop's. */
+#ifndef SYSOM_SIDECAR_SERVING_REQUEST_NODE_H
+#define SYSOM_SIDECAR_SERVING_REQUEST_NODE_H
+
+#include "base/buf.h"
+#include "model/request.h"
+#include "sidecar/uplink.h"
+
+struct beat;
+struct http_query;
+struct http_user;
+struct metrics;
+struct node;
+struct process;
+struct record;
+
+/* ask: called for the windows of a slow step, as for a command of the aggregator. 0, -ENOMEM. */
+int request_node_open(struct node *n, uplink_command_fn ask);
+void request_node_close(struct node *n);
+int request_node_begin(struct process *p); /* 0, -ENOMEM */
+void request_node_record(struct process *p, const struct record *r);
+void request_node_end(struct process *p); /* the process has ended and all is read */
+void request_node_drop(struct process *p);
+void request_node_tend(struct node *n, uint64_t now_ns);
+/* A request missed an objective, and no beat has said so yet: the next one is due sooner. */
+bool request_node_has_news(const struct node *n);
+/* Adds the jobs of the beat's ranks. What a beat said that did not arrive is said again. Borrowed
+ * until the next call. */
+void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns);
+/* {"objectives":...,"jobs":[...],"requests":[...]}: those that are open or missed an objective, or
+ * the one with ?id=HASH (16 hex digits). False: the id is none. */
+bool request_node_json(struct node *n, const struct http_user *user, const struct http_query *q,
+		       struct buf *out);
+void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m);
+
+#endif

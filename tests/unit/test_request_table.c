@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_request_table.c - requests from spans: times, first tokens, verdicts, bounds, nonsense. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "model/record.h"
+#include "node/requests/request_table.h"
+
+#define MS 1000000ull
+#define S  1000000000ull
+#define T0 (1000 * S)
+
+enum { API = 1, ENGINE = 2, WORKER = 3 }; /* kinds of process, and slots here */
+#define DECODER 4			  /* slot of a second engine */
+enum { ADD = 1, PLAN, RESULT, DELIVER, FREE, WORK, RUN };
+
+struct seen {
+	struct request_violation v;
+	char job[WIRE_TEXT_BYTES];
+	uint32_t process;
+};
+static struct seen seen[256];
+static uint32_t seen_count;
+
+static void on_violation(void *arg, const char *job, uint32_t process, struct request_violation *v)
+{
+	struct seen *s = &seen[seen_count++ % 256];
+
+	s->v = *v;
+	s->process = process;
+	strcpy(s->job, job);
+}
+
+static int setup(void **state)
+{
+	struct request_config c;
+	struct request_table *t;
+
+	seen_count = 0;
+	request_config_default(&c);
+	assert_int_equal(request_table_open(&t, &c, on_violation, NULL), 0);
+	assert_int_equal(request_table_begin(t, API, "serve@1"), 0);
+	assert_int_equal(request_table_begin(t, ENGINE, "serve@1"), 0);
+	assert_int_equal(request_table_begin(t, WORKER, "serve@1"), 0);
+	request_table_tend(t, T0);
+	*state = t;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	request_table_close(*state);
+	return 0;
+}
+
+static uint8_t kind_of(uint32_t process)
+{
+	return process == DECODER ? ENGINE : (uint8_t)process;
+}
+
+/* times are after T0, in ms */
+static void about(struct request_table *t, uint32_t process, uint64_t id, uint64_t begin,
+		  uint64_t end, uint32_t tokens)
+{
+	struct record r = {.kind = RECORD_SPAN,
+			   .flags = RECORD_FLAG_PYTHON,
+			   .name = ADD,
+			   .key = id,
+			   .thread = 1,
+			   .func = kind_of(process),
+			   .begin_ns = T0 + begin * MS,
+			   .end_ns = T0 + end * MS,
+			   .grid = {tokens}};
+
+	request_table_record(t, process, &r);
+}
+
+struct one {
+	uint64_t id, tokens;
+	bool done;
+};
+
+static void handles(struct request_table *t, uint32_t process, uint32_t name, uint64_t begin,
+		    uint64_t end, const struct one *ones, uint32_t count)
+{
+	struct record r = {.kind = RECORD_SPAN_REQUEST,
+			   .name = name,
+			   .thread = 1,
+			   .begin_ns = T0 + begin * MS,
+			   .end_ns = T0 + begin * MS};
+
+	for (uint32_t i = 0; i < count; i++) {
+		r.flags = RECORD_FLAG_PYTHON | (ones[i].done ? RECORD_FLAG_DONE : 0);
+		r.key = ones[i].id;
+		r.bytes = ones[i].tokens;
+		request_table_record(t, process, &r);
+	}
+	r.kind = RECORD_SPAN;
+	r.flags = RECORD_FLAG_PYTHON;
+	r.key = r.bytes = 0;
+	r.func = kind_of(process);
+	r.end_ns = T0 + end * MS;
+	request_table_record(t, process, &r);
+}
+
+#define HANDLES(t, process, name, begin, end, ...)                                                 \
+	handles(t, process, name, begin, end, (const struct one[]){__VA_ARGS__},                   \
+		sizeof((const struct one[]){__VA_ARGS__}) / sizeof(struct one))
+
+/* A step of the engine with one request: planned at begin, with its result at end. */
+static void step(struct request_table *t, uint64_t id, uint32_t tokens, uint64_t begin,
+		 uint64_t end)
+{
+	HANDLES(t, ENGINE, PLAN, begin, begin + 1, {id, tokens, false});
+	HANDLES(t, ENGINE, RESULT, end - 1, end, {id, tokens, false});
+}
+
+static void at(struct request_table *t, uint64_t ms)
+{
+	request_table_tend(t, T0 + ms * MS);
+}
+
+static const struct request *find(const struct request_table *t, uint64_t id)
+{
+	return request_table_find(t, "serve@1", id);
+}
+
+static struct request_stats stats(const struct request_table *t)
+{
+	const char *job;
+	const struct request_stats *s = request_table_stats(t, 0, &job);
+
+	return s ? *s : (struct request_stats){0};
+}
+
+#define assert_ms(ns, ms) assert_true((ns) == T0 + (ms)*MS)
+
+static void a_request_has_its_times_steps_and_tokens(void **state)
+{
+	struct request_table *t = *state;
+	const struct request *r;
+
+	about(t, API, 7, 0, 1, 0);
+	about(t, API, 7, 1, 2, 300);
+	about(t, ENGINE, 7, 5, 6, 300);
+	step(t, 7, 200, 100, 150);
+	step(t, 7, 100, 150, 180);
+	HANDLES(t, API, DELIVER, 181, 182, {7, 1, false});
+	for (uint64_t i = 0; i < 9; i++) {
+		step(t, 7, 1, 200 + 20 * i, 220 + 20 * i);
+		HANDLES(t, API, DELIVER, 221 + 20 * i, 222 + 20 * i, {7, 1, i == 8});
+	}
+	about(t, ENGINE, 7, 379, 380, 10);
+	r = find(t, 7);
+	assert_non_null(r);
+	assert_ms(r->arrival_ns, 0);
+	assert_ms(r->queued_ns, 5);
+	assert_ms(r->scheduled_ns, 100);
+	assert_ms(r->first_ns, 180);
+	assert_ms(r->last_ns, 380);
+	assert_int_equal(r->prompt_tokens, 300);
+	assert_int_equal(r->prefill_steps, 2);
+	assert_int_equal(r->decode_steps, 9);
+	assert_int_equal(request_output_tokens(r), 10);
+	assert_true(request_ttft_ns(r) == 182 * MS);
+	assert_true(request_tpot_ns(r) == 200 * MS / 9);
+	assert_int_equal(r->state, REQUEST_ENDING);
+	at(t, 4000);
+	assert_int_equal(r->state, REQUEST_ENDED);
+	assert_int_equal(stats(t).ended, 1);
+	assert_int_equal(stats(t).judged[REQUEST_TTFT], 1);
+	assert_int_equal(stats(t).judged[REQUEST_TPOT], 1);
+	assert_int_equal(seen_count, 0);
+}
+
+/* As an engine does that plans the next step before it has the result of this one. */
+static void steps_planned_ahead_meet_their_results_in_order(void **state)
+{
+	struct request_table *t = *state;
+	const struct request *r;
+
+	about(t, ENGINE, 7, 0, 1, 100);
+	HANDLES(t, ENGINE, PLAN, 10, 11, {7, 100, false});
+	HANDLES(t, ENGINE, PLAN, 20, 21, {7, 1, false});
+	HANDLES(t, ENGINE, RESULT, 59, 60, {7, 100, false});
+	HANDLES(t, ENGINE, PLAN, 60, 61, {7, 1, false});
+	HANDLES(t, ENGINE, RESULT, 79, 80, {7, 1, false});
+	HANDLES(t, ENGINE, RESULT, 99, 100, {7, 1, false});
+	r = find(t, 7);
+	assert_ms(r->scheduled_ns, 10);
+	assert_ms(r->first_ns, 60);
+	assert_ms(r->last_ns, 100);
+	assert_int_equal(r->decode_steps, 2);
+	assert_true(r->decode_ns == 40 * MS);
+	assert_true(r->pause_ns == 0);
+	assert_ms(r->prefill[0].begin_ns, 10);
+	assert_ms(r->prefill[0].end_ns, 60);
+}
+
+static void an_engine_may_name_each_step_once(void **state)
+{
+	struct request_table *t = *state;
+	const struct request *r;
+
+	about(t, ENGINE, 7, 0, 1, 100);
+	HANDLES(t, ENGINE, RUN, 10, 50, {7, 100, false});
+	for (uint64_t i = 0; i < 5; i++)
+		HANDLES(t, ENGINE, RUN, 60 + 20 * i, 70 + 20 * i, {7, 1, false});
+	r = find(t, 7);
+	assert_ms(r->first_ns, 50);
+	assert_ms(r->last_ns, 150);
+	assert_int_equal(r->decode_steps, 5);
+	assert_true(r->pause_ns == 50 * MS);
+}
+
+static void a_prefix_in_the_cache_needs_no_steps(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 7, 0, 1, 1000);
+	step(t, 7, 8, 10, 30);
+	step(t, 7, 1, 30, 50);
+	step(t, 7, 1, 50, 70);
+	assert_ms(find(t, 7)->first_ns, 30);
+	assert_int_equal(request_output_tokens(find(t, 7)), 3);
+}
+
+static void a_long_queue_is_linked_to_the_step_that_filled_it(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 1, 0, 1, 10);
+	step(t, 1, 10, 10, 30);
+	about(t, API, 7, 40, 41, 0);
+	about(t, ENGINE, 7, 42, 43, 100);
+	step(t, 1, 1, 45, 11000);
+	step(t, 1, 1, 11000, 11100);
+	step(t, 7, 100, 11100, 11150);
+	at(t, 12000);
+	about(t, ENGINE, 7, 12000, 12001, 1);
+	at(t, 15000);
+	assert_int_equal(seen_count, 1);
+	assert_true(seen[0].v.id == 7);
+	assert_int_equal(seen[0].process, ENGINE);
+	assert_string_equal(seen[0].job, "serve@1");
+	assert_int_equal(seen[0].v.objective, REQUEST_TTFT);
+	assert_int_equal(seen[0].v.phase, REQUEST_QUEUE);
+	assert_true(seen[0].v.value_ns == 11110 * MS);
+	assert_true(seen[0].v.phase_ns == 11058 * MS);
+	assert_ms(seen[0].v.slow.begin_ns, 45);
+	assert_ms(seen[0].v.slow.end_ns, 11000);
+}
+
+static void a_slow_prefill_is_told_while_the_request_runs(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, API, 7, 0, 1, 200);
+	about(t, ENGINE, 7, 1, 2, 200);
+	step(t, 7, 100, 10, 500);
+	at(t, 12100);
+	step(t, 7, 100, 500, 12000);
+	step(t, 7, 1, 12000, 12020);
+	assert_int_equal(seen_count, 0);
+	at(t, 14500);
+	step(t, 7, 1, 14480, 14500);
+	assert_int_equal(seen_count, 1);
+	assert_int_equal(seen[0].v.phase, REQUEST_PREFILL);
+	assert_ms(seen[0].v.slow.begin_ns, 500);
+	assert_int_equal(seen[0].v.slow.tokens, 100);
+	assert_int_equal(seen[0].v.slow.batch, 1);
+	assert_int_equal(find(t, 7)->state, REQUEST_RUNNING);
+}
+
+static void slow_tokens_are_in_their_steps_or_between_them(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 7, 0, 1, 10);
+	about(t, ENGINE, 8, 0, 1, 10);
+	step(t, 7, 10, 10, 20);
+	step(t, 8, 10, 20, 30);
+	for (uint64_t i = 0; i < 4; i++)
+		step(t, 7, 1, 100 + 500 * i, 300 + 500 * i + 290 * (i == 2));
+	for (uint64_t i = 0; i < 4; i++)
+		step(t, 8, 1, 3000 + 500 * i, 3010 + 500 * i);
+	about(t, ENGINE, 7, 5000, 5001, 5);
+	about(t, ENGINE, 8, 5000, 5001, 5);
+	at(t, 5000);
+	at(t, 8000);
+	assert_int_equal(seen_count, 2);
+	assert_int_equal(seen[0].v.objective, REQUEST_TPOT);
+	assert_int_equal(seen[0].v.phase, REQUEST_DECODE);
+	assert_ms(seen[0].v.slow.begin_ns, 1100);
+	assert_true(seen[1].v.id == 8);
+	assert_int_equal(seen[1].v.phase, REQUEST_PAUSE);
+	assert_ms(find(t, 7)->decode[0].begin_ns, 1100);
+	assert_ms(find(t, 7)->decode[0].end_ns, 1590);
+}
+
+static void a_request_goes_on_in_a_decode_instance(void **state)
+{
+	struct request_table *t = *state;
+	const struct request *r;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	about(t, API, 7, 0, 1, 100);
+	about(t, ENGINE, 7, 2, 3, 100);
+	step(t, 7, 100, 10, 50);
+	about(t, ENGINE, 7, 50, 51, 1);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDING);
+	at(t, 60);
+	about(t, DECODER, 7, 60, 61, 100);
+	HANDLES(t, DECODER, PLAN, 70, 71, {7, 1, false});
+	HANDLES(t, DECODER, RESULT, 89, 90, {7, 1, false});
+	HANDLES(t, DECODER, PLAN, 90, 91, {7, 1, false});
+	HANDLES(t, DECODER, RESULT, 109, 110, {7, 1, false});
+	about(t, DECODER, 7, 109, 110, 3);
+	r = find(t, 7);
+	assert_int_equal(r->process, DECODER);
+	assert_ms(r->first_ns, 50);
+	assert_ms(r->last_ns, 110);
+	assert_true(request_ttft_ns(r) == 50 * MS);
+	at(t, 4000);
+	assert_int_equal(stats(t).arrived, 1);
+	assert_int_equal(stats(t).ended, 1);
+}
+
+static void the_end_inside_a_step_does_not_revive_the_request(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 7, 0, 1, 10);
+	step(t, 7, 10, 10, 20);
+	step(t, 7, 1, 20, 30);
+	HANDLES(t, ENGINE, PLAN, 30, 31, {7, 1, false});
+	about(t, ENGINE, 7, 48, 49, 3);
+	HANDLES(t, ENGINE, RESULT, 47, 50, {7, 1, false});
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDING);
+	assert_ms(find(t, 7)->last_ns, 50);
+}
+
+static void what_ran_before_it_was_seen_is_not_judged(void **state)
+{
+	struct request_table *t = *state;
+
+	for (uint64_t i = 0; i < 30; i++)
+		step(t, 7, 1, 1000 * i, 1000 * i + 1000);
+	about(t, ENGINE, 7, 31000, 31001, 500);
+	about(t, API, 7, 31000, 31002, 0);
+	at(t, 31000);
+	at(t, 40000);
+	assert_int_equal(seen_count, 0);
+	assert_int_equal(stats(t).partial, 1);
+	assert_int_equal(stats(t).judged[REQUEST_TPOT], 0);
+}
+
+static void an_engine_that_ends_loses_its_requests(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, API, 7, 0, 1, 10);
+	about(t, ENGINE, 7, 1, 2, 10);
+	step(t, 7, 10, 10, 20);
+	about(t, API, 8, 0, 1, 10);
+	request_table_end(t, ENGINE, T0 + 30 * MS);
+	assert_true(find(t, 7)->lost);
+	assert_int_equal(find(t, 8)->state, REQUEST_WAITING);
+	assert_int_equal(stats(t).lost, 1);
+	assert_int_equal(stats(t).judged[REQUEST_TTFT], 1);
+	assert_int_equal(stats(t).judged[REQUEST_TPOT], 0);
+	for (uint32_t i = 1; i <= 3; i++)
+		request_table_drop(t, i);
+	assert_null(find(t, 8));
+}
+
+static void a_request_without_news_is_given_up(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, API, 7, 0, 1, 10);
+	at(t, 599000);
+	assert_int_equal(find(t, 7)->state, REQUEST_WAITING);
+	at(t, 601000);
+	assert_true(find(t, 7)->lost);
+	assert_int_equal(seen_count, 0);
+}
+
+static void an_id_may_come_again_after_its_end(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 7, 0, 1, 10);
+	step(t, 7, 10, 10, 20);
+	about(t, ENGINE, 7, 20, 21, 1);
+	at(t, 4000);
+	about(t, API, 7, 4000, 4001, 0); /* late news of the old one */
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
+	at(t, 20000);
+	about(t, API, 7, 20000, 20001, 0);
+	assert_int_equal(find(t, 7)->state, REQUEST_WAITING);
+	assert_int_equal(stats(t).repeated, 1);
+	assert_int_equal(stats(t).arrived, 2);
+}
+
+static void impossible_counts_and_times_are_left_out(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 7, 10, 11, UINT32_MAX);
+	about(t, API, 7, 5, 4, 0); /* ends before it begins */
+	HANDLES(t, ENGINE, PLAN, 20, 21, {7, UINT32_MAX, false});
+	HANDLES(t, ENGINE, PLAN, 22, 23, {7, 0, false});
+	assert_int_equal(find(t, 7)->prompt_tokens, 0);
+	assert_int_equal(stats(t).bad, 3);
+	HANDLES(t, WORKER, WORK, 30, 31, {9, 5, false});
+	assert_null(find(t, 9));
+}
+
+static void parts_whose_span_was_lost_go_with_the_one_around_them(void **state)
+{
+	struct request_table *t = *state;
+	struct record r = {.kind = RECORD_SPAN_REQUEST,
+			   .flags = RECORD_FLAG_PYTHON,
+			   .name = PLAN,
+			   .thread = 1,
+			   .key = 7,
+			   .bytes = 10,
+			   .begin_ns = T0 + 20 * MS,
+			   .end_ns = T0 + 20 * MS};
+
+	request_table_record(t, ENGINE, &r);
+	HANDLES(t, ENGINE, RESULT, 10, 30, {8, 1, false});
+	assert_null(find(t, 7));
+	assert_non_null(find(t, 8));
+	assert_int_equal(stats(t).parts_lost, 1);
+	for (uint32_t i = 0; i < 5000; i++) {
+		r.key = i + 100;
+		request_table_record(t, ENGINE, &r);
+	}
+	assert_int_equal(stats(t).parts_lost, 1 + 5000 - 4096);
+}
+
+static void the_job_with_most_requests_gives_way(void **state)
+{
+	struct request_table *t = *state;
+	const char *job;
+
+	assert_int_equal(request_table_begin(t, 10, "other@2"), 0);
+	about(t, API, 7, 0, 1, 10);
+	for (uint64_t i = 0; i < LIMIT_NODE_REQUESTS + 1000; i++)
+		about(t, 10, i + 1, 10, 11, 0); /* no known kind of process: not used */
+	assert_null(request_table_find(t, "other@2", 1));
+	for (uint64_t i = 0; i < LIMIT_NODE_REQUESTS + 1000; i++) {
+		struct record r = {.kind = RECORD_SPAN,
+				   .flags = RECORD_FLAG_PYTHON,
+				   .key = i + 1,
+				   .func = API,
+				   .begin_ns = T0 + i,
+				   .end_ns = T0 + i};
+
+		request_table_record(t, 10, &r);
+	}
+	assert_non_null(find(t, 7));
+	assert_int_equal(request_table_stats(t, 1, &job)->evicted, 1001);
+	assert_string_equal(job, "other@2");
+	assert_true(request_table_find(t, "other@2", 1)->lost);
+	assert_int_equal(request_table_find(t, "other@2", LIMIT_NODE_REQUESTS + 1000)->state,
+			 REQUEST_WAITING);
+}
+
+static void a_beat_has_what_is_new_and_what_is_open(void **state)
+{
+	static struct request_job b;
+	struct request_table *t = *state;
+
+	assert_false(request_table_take(t, 0, T0, &b));
+	about(t, API, 7, 0, 1, 10);
+	about(t, API, 8, 5, 6, 10);
+	about(t, ENGINE, 7, 1, 2, 10);
+	step(t, 7, 10, 10, 20);
+	assert_true(request_table_take(t, 0, T0 + 1005 * MS, &b));
+	assert_string_equal(b.job, "serve@1");
+	assert_int_equal(b.arrived, 2);
+	assert_int_equal(b.running, 1);
+	assert_int_equal(b.waiting, 1);
+	assert_true(b.oldest_wait_ns == 1000 * MS);
+	step(t, 7, 1, 20, 30);
+	about(t, ENGINE, 7, 29, 30, 2);
+	at(t, 3000);
+	assert_true(request_table_take(t, 0, T0, &b));
+	assert_int_equal(b.arrived, 0);
+	assert_int_equal(b.ended, 1);
+	assert_int_equal(b.ttft.total, 1);
+	assert_int_equal(b.tpot.total, 1);
+	assert_int_equal(b.queue.total, 1);
+	assert_true(durations_quantile(&b.ttft, 0.5) > 19e6 &&
+		    durations_quantile(&b.ttft, 0.5) < 21e6);
+	assert_int_equal(b.running, 0);
+}
+
+/* Whatever processes say, counts add up and lists stay whole. */
+static void any_records_leave_the_table_whole(void **state)
+{
+	struct request_table *t = *state;
+	uint64_t seed = 20261127;
+	uint32_t at_place = 0, open = 0;
+	struct request_stats st;
+
+	for (uint32_t i = 0; i < 300000; i++) {
+		uint64_t h = hash_mix(seed += 0x9e3779b97f4a7c15ull);
+		struct record r = {.kind = h & 1 ? RECORD_SPAN : RECORD_SPAN_REQUEST,
+				   .flags =
+				       RECORD_FLAG_PYTHON | (h >> 1 & 7 ? 0 : RECORD_FLAG_DONE),
+				   .name = h >> 4 & 3,
+				   .thread = h >> 6 & 1,
+				   .key = h >> 8 & 63,
+				   .func = h >> 14 & 3,
+				   .bytes = h >> 16 & 15 ? h >> 20 & 3 : UINT32_MAX,
+				   .grid = {(uint32_t)(h >> 22 & 15)},
+				   .begin_ns = T0 + (h >> 26 & 1023) * MS};
+
+		r.end_ns = h >> 36 & 15 ? r.begin_ns + (h >> 40 & 63) * MS : 1;
+		request_table_record(t, 1 + (h >> 46) % 3, &r);
+		if (!(i & 255))
+			at(t, i);
+	}
+	for (const struct request *r; (r = request_table_next(t, &at_place));)
+		open += r->state != REQUEST_ENDED;
+	st = stats(t);
+	assert_true(st.arrived == st.ended + st.lost + open);
+	assert_true(st.arrived > 200);
+	assert_true(st.violated[REQUEST_TTFT] <= st.judged[REQUEST_TTFT]);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    T(a_request_has_its_times_steps_and_tokens),
+	    T(steps_planned_ahead_meet_their_results_in_order),
+	    T(an_engine_may_name_each_step_once),
+	    T(a_prefix_in_the_cache_needs_no_steps),
+	    T(a_long_queue_is_linked_to_the_step_that_filled_it),
+	    T(a_slow_prefill_is_told_while_the_request_runs),
+	    T(slow_tokens_are_in_their_steps_or_between_them),
+	    T(a_request_goes_on_in_a_decode_instance),
+	    T(the_end_inside_a_step_does_not_revive_the_request),
+	    T(what_ran_before_it_was_seen_is_not_judged),
+	    T(an_engine_that_ends_loses_its_requests),
+	    T(a_request_without_news_is_given_up),
+	    T(an_id_may_come_again_after_its_end),
+	    T(impossible_counts_and_times_are_left_out),
+	    T(parts_whose_span_was_lost_go_with_the_one_around_them),
+	    T(the_job_with_most_requests_gives_way),
+	    T(a_beat_has_what_is_new_and_what_is_open),
+	    T(any_records_leave_the_table_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
