@@ -240,7 +240,7 @@ struct sketch {
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns,
 	    exposed_comm_ns, copy_ns, idle_ns; /* per step, medians of the healthy steps */
 	double launches;		       /* per step, the same */
-	double cpu_ns, samples; /* on-CPU time per step of all threads, and the number of samples */
+	double cpu_ns, samples; /* on-CPU time per step of all threads; effective samples */
 	double off_ns, gil_wait_ns; /* of the launch threads, per step: blocked; waiting for the
 				     * GIL */
 	uint32_t model_state;	    /* enum roofline_state of the latency model */

@@ -663,6 +663,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 			struct diagnosis_rank *r)
 {
 	const struct stack_batch *b = &w->stacks;
+	double square_ns2 = 0;
 
 	r->cpu_ns = r->off_ns = r->gil_wait_ns = 0;
 	for (uint32_t i = 0; i < b->sample_count; i++) {
@@ -671,7 +672,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 
 		if (s->kind == STACK_ON_CPU) {
 			r->cpu_ns += (double)s->weight_ns;
-			r->samples += s->count;
+			square_ns2 += stack_sample_square(s);
 		} else if (launching) {
 			r->off_ns += (double)s->weight_ns;
 		}
@@ -681,6 +682,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 			text_copy(p->launch_thread, sizeof(p->launch_thread),
 				  stack_batch_text(b, s->comm));
 	}
+	r->samples = square_ns2 > 0 ? r->cpu_ns * r->cpu_ns / square_ns2 : 0;
 }
 
 static void keep_functions(struct excerpt *p, struct table *t, double scale)
