@@ -65,6 +65,8 @@ const char *window_reason_name(unsigned reason); /* "self"; of a peer's number, 
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
+/* a single one counts, and is no transient (judge_verdict.spike) */
+#define WINDOW_STEP_SPIKE   0x2000
 #define WINDOW_STEP_CUT	    0x1000 /* some of its records had no room, or are no longer stored */
 
 struct window_step {

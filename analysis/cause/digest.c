@@ -107,6 +107,7 @@ static void digest_steps(const struct window *w, struct digest *d)
 		if (s->step.index > d->last_step)
 			d->last_step = s->step.index;
 		d->flagged++;
+		d->spikes += (s->flags & WINDOW_STEP_SPIKE) != 0;
 		if (s->expected_ns > 0) {
 			double slow =
 			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);

@@ -310,6 +310,7 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 		memset(out->work, 0, sizeof(out->work));
 		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));
 		out->work_count = p->mark.work_count;
+		out->flags |= STEP_FLAG_STATED;
 	}
 	out->key = steps_key(p->source, p->phase);
 }
