@@ -75,6 +75,9 @@ enum stack_gil {
 	STACK_GIL_UNKNOWN,
 };
 
+/* Length of the slices of a rank's on-CPU samples. */
+#define STACK_SLICE_NS 10000000u
+
 struct stack_sample {
 	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that contains the samples */
 	uint64_t weight_ns;

@@ -9,7 +9,7 @@
 enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_AUTO = 2 };
 
 #define STEP_FLAG_INCOMPLETE 0x01 /* some of its kernels were not seen */
-/* the GPU waited for launches, judged by the density of kernels */
+/* the GPU worked for less than 70% of its latency: it waited for launches */
 #define STEP_FLAG_CPU_BOUND 0x02
 #define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	    0x08 /* at the edge: its begin is not a boundary; not judged */

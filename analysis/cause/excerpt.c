@@ -54,6 +54,7 @@ struct excerpt {
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
 	struct beat_unfinished wait;
+	struct slow_step step;
 	bool unnamed, healthy_is_before;
 	int64_t begin_unix_ns;
 };
@@ -130,6 +131,11 @@ const struct ledger *excerpt_open(const struct excerpt *p)
 const struct beat_unfinished *excerpt_wait(const struct excerpt *p)
 {
 	return &p->wait;
+}
+
+const struct slow_step *excerpt_slow_step(const struct excerpt *p)
+{
+	return &p->step;
 }
 
 const char *excerpt_stuck(const struct excerpt *p)
@@ -984,7 +990,8 @@ static bool add_all(struct excerpt *p, const struct window *w, struct parts *par
 	if (w->stacks.sample_count)
 		add_stacks(p, w, &names->names);
 	add_signals(p, w);
-	if (!add_ledgers(p, w, parts, names))
+	if (!add_ledgers(p, w, parts, names) ||
+	    !slow_step_find(w, parts->slow, ledger_frame, names, &p->step))
 		return false;
 	p->unnamed = names->names.missed;
 	return true;
