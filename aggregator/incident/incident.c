@@ -246,6 +246,9 @@ static void steps_add(struct slow_steps *to, const struct slow_steps *from, doub
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
+	to->spikes += (uint64_t)(part * (double)from->spikes + 0.5);
+	widen(&to->spike_first_unix_ns, &to->spike_last_unix_ns, from->spike_first_unix_ns,
+	      from->spike_last_unix_ns);
 	to->self_excess_ns += from->self_excess_ns;
 	to->first_self_ns += from->first_self_ns;
 	to->first_ns += part * from->first_ns;
@@ -419,6 +422,14 @@ static uint64_t hinted_of(const struct digest *d)
 	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->flagged : 0;
 }
 
+/* The spike of the window; NULL: it has none, or nobody saw what it did. */
+static const struct slow_step *slow_step_of(const struct digest *d)
+{
+	const struct slow_step *s = d->spikes && d->excerpt ? excerpt_slow_step(d->excerpt) : NULL;
+
+	return s && s->known && *s->function_name ? s : NULL;
+}
+
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d)
 {
@@ -440,6 +451,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->sent.summaries += d->summary_only;
 	m->steps.flagged += repeats ? 0 : d->flagged;
 	m->steps.hinted += hinted_of(d);
+	m->steps.spikes += repeats ? 0 : d->spikes;
 	m->steps.flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	m->steps.first_ns += repeats ? 0 : first_ns_of(d);
 	if (digest_is_own(d)) {
@@ -466,6 +478,18 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 }
 
+/* The spike of a rank that was slow itself says more than those of ranks that waited for it. */
+static void spike_take(struct incident *i, const struct digest *d)
+{
+	const struct slow_step *s = slow_step_of(d);
+
+	if (!s || (*i->spike_function && (!i->spike_waits || !digest_is_own(d))))
+		return;
+	memcpy(i->spike_span, s->span, sizeof(i->spike_span));
+	memcpy(i->spike_function, s->function_name, sizeof(i->spike_function));
+	i->spike_waits = !digest_is_own(d);
+}
+
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
 			 uint64_t arrival_unix_ns)
 {
@@ -475,6 +499,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			.steps = {.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
 				  .flagged = d->flagged,
 				  .hinted = hinted_of(d),
+				  .spikes = d->spikes,
+				  .spike_first_unix_ns = d->spike_first_unix_ns,
+				  .spike_last_unix_ns = d->spike_last_unix_ns,
 				  .self_excess_ns = d->self_excess_ns,
 				  .first_self_ns = d->first_self_ns,
 				  .first_ns = first_ns_of(d),
@@ -494,6 +521,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		r.steps.onset_step = d->onset_step;
 	}
 	anomaly_take(i, d->anomaly_id);
+	spike_take(i, d);
 	/* a requested window is no slowness of its own */
 	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
 		run_take(i, r);
@@ -703,6 +731,9 @@ struct newcomer {
 	const struct finding *finding; /* NULL: a window */
 	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
+	bool spikes;		       /* a window with spikes */
+	bool only_waited;	       /* in them, for another rank */
+	const struct slow_step *spike; /* NULL: not known */
 };
 
 static struct newcomer of_window(const struct digest *d)
@@ -720,7 +751,10 @@ static struct newcomer of_window(const struct digest *d)
 				 accuses ? d->rank.rank : -1,
 				 NULL,
 				 d->sender,
-				 d->rank.node};
+				 d->rank.node,
+				 d->spikes && !asked,
+				 !digest_is_own(d),
+				 slow_step_of(d)};
 }
 
 /* Until when an open finding covers new slowness. It is sent again every two beats. Its end is sent
@@ -842,10 +876,29 @@ static bool may_join(const struct incident *i, const struct newcomer *n)
 	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
 }
 
+/* Whether a spike is another one of the incident's, however long ago they were: the same function in the
+ * same span. If its function is not known, it is one of its rank's. A rank that waited in a spike
+ * belongs to the one that it waited for. */
+static bool recurs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+{
+	if ((n->only_waited || i->spike_waits) && near(s, i, n))
+		return true;
+	if (n->only_waited != i->spike_waits)
+		return false;
+	if (!n->spike || !*i->spike_function)
+		return n->suspect >= 0 && incident_member(i, n->suspect);
+	return !strcmp(n->spike->span, i->spike_span) &&
+	       !strcmp(n->spike->function_name, i->spike_function);
+}
+
 static bool belongs(const struct incident_set *s, const struct incident *i,
 		    const struct newcomer *n)
 {
-	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
+	if (!may_join(i, n))
+		return false;
+	if (n->spikes && incident_is_spikes(i))
+		return recurs(s, i, n);
+	return near(s, i, n) || goes_on(i, n);
 }
 
 /* Whether n merges the incident into `to`. A window of waiting does not merge two lasting faults:
@@ -943,6 +996,11 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
 	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
+	if (*from->spike_function && (!*to->spike_function || to->spike_waits)) {
+		memcpy(to->spike_span, from->spike_span, sizeof(to->spike_span));
+		memcpy(to->spike_function, from->spike_function, sizeof(to->spike_function));
+		to->spike_waits = from->spike_waits;
+	}
 }
 
 /* Merges other incidents of the job that n now connects. */
@@ -1045,7 +1103,10 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ? f->finding.ranks[0] : -1,
 	    &f->finding,
 	    f->sender,
-	    ""};
+	    "",
+	    false,
+	    false,
+	    NULL};
 	struct finding_report report = *f;
 	struct incident *i;
 
