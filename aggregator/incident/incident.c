@@ -478,16 +478,22 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 }
 
-/* The spike of a rank that was slow itself says more than those of ranks that waited for it. */
-static void spike_take(struct incident *i, const struct digest *d)
+/* Whether a says more than b. A rank that was slow itself says more than one that waited for it. */
+static bool spike_says_more(const struct slow_step *a, bool a_waits, const struct slow_step *b,
+			    bool b_waits)
 {
-	const struct slow_step *s = slow_step_of(d);
+	if (!a->known || !b->known || a_waits != b_waits)
+		return a->known && (!b->known || b_waits);
+	return a->latency_ns > b->latency_ns && !strcmp(a->span, b->span) &&
+	       !strcmp(a->function_name, b->function_name);
+}
 
-	if (!s || (*i->spike_function && (!i->spike_waits || !digest_is_own(d))))
+static void spike_take(struct incident *i, const struct slow_step *s, bool waits)
+{
+	if (!s || !spike_says_more(s, waits, &i->spike, i->spike_waits))
 		return;
-	memcpy(i->spike_span, s->span, sizeof(i->spike_span));
-	memcpy(i->spike_function, s->function_name, sizeof(i->spike_function));
-	i->spike_waits = !digest_is_own(d);
+	i->spike = *s;
+	i->spike_waits = waits;
 }
 
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
@@ -521,7 +527,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		r.steps.onset_step = d->onset_step;
 	}
 	anomaly_take(i, d->anomaly_id);
-	spike_take(i, d);
+	spike_take(i, slow_step_of(d), !digest_is_own(d));
 	/* a requested window is no slowness of its own */
 	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
 		run_take(i, r);
@@ -885,10 +891,10 @@ static bool recurs(const struct incident_set *s, const struct incident *i, const
 		return true;
 	if (n->only_waited != i->spike_waits)
 		return false;
-	if (!n->spike || !*i->spike_function)
+	if (!n->spike || !i->spike.known)
 		return n->suspect >= 0 && incident_member(i, n->suspect);
-	return !strcmp(n->spike->span, i->spike_span) &&
-	       !strcmp(n->spike->function_name, i->spike_function);
+	return !strcmp(n->spike->span, i->spike.span) &&
+	       !strcmp(n->spike->function_name, i->spike.function_name);
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i,
@@ -996,11 +1002,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
 	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
-	if (*from->spike_function && (!*to->spike_function || to->spike_waits)) {
-		memcpy(to->spike_span, from->spike_span, sizeof(to->spike_span));
-		memcpy(to->spike_function, from->spike_function, sizeof(to->spike_function));
-		to->spike_waits = from->spike_waits;
-	}
+	spike_take(to, &from->spike, from->spike_waits);
 }
 
 /* Merges other incidents of the job that n now connects. */

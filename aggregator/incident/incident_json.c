@@ -401,13 +401,16 @@ static void put_slow_step(json_t *out, const struct incident *i, const struct in
 	const struct excerpt *p = j->lead ? j->lead->excerpts.slow : NULL;
 	double period_ns = 0;
 	uint64_t spikes = j->lead ? incident_spikes(i, j->lead, &period_ns) : 0;
+	const struct slow_step *step = p ? excerpt_slow_step(p) : NULL;
 
 	json_object_set_new(
 	    out, "spikes",
 	    spikes ? json_pack("{s:I, s:o}", "count", (json_int_t)spikes, "period_s",
 			       period_ns > 0 ? json_real(period_ns * 1e-9) : json_null())
 		   : json_null());
-	json_object_set_new(out, "slow_step", slow_step_json_make(p ? excerpt_slow_step(p) : NULL));
+	if (i->spike.known && incident_is_spikes(i))
+		step = &i->spike;
+	json_object_set_new(out, "slow_step", slow_step_json_make(step));
 }
 
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

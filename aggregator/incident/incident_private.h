@@ -162,9 +162,9 @@ struct incident {
 	 * the last dropped one was. */
 	uint32_t excerpt_member, excerpt_rank;
 	uint64_t order; /* of creation */
-	/* What its spikes are about (struct slow_step); "": no window showed it yet. */
-	char spike_span[SLOW_STEP_TEXT_BYTES], spike_function[SLOW_STEP_TEXT_BYTES];
-	bool spike_waits; /* the ranks only waited in the spikes so far */
+	/* What its spikes are about: the worst one whose function is known */
+	struct slow_step spike;
+	bool spike_waits; /* its rank only waited in it */
 	bool blameless;	  /* imbalance: no window and no other finding joins it */
 };
 
