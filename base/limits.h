@@ -27,6 +27,7 @@
 /* Span catalogues: what one process looks for. All of ours together have less than a third. */
 #define LIMIT_SPAN_COUNT       256u
 #define LIMIT_SPAN_FUNCTIONS   512u
+#define LIMIT_SPAN_NVTX	       64u    /* patterns of NVTX texts; each costs at each range */
 #define LIMIT_SPAN_TEXT_BYTES  160u   /* a name, or MODULE:CLASS.METHOD */
 #define LIMIT_SPAN_PARTS       8u     /* names in a dotted one */
 #define LIMIT_SPAN_TABLE_BYTES 65536u /* all catalogues, compiled */

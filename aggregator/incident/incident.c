@@ -478,14 +478,19 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 }
 
+/* The same function in the same span. */
+static bool is_like_spike(const struct slow_step *a, const struct slow_step *b)
+{
+	return !strcmp(a->span, b->span) && !strcmp(a->function_name, b->function_name);
+}
+
 /* Whether a says more than b. A rank that was slow itself says more than one that waited for it. */
 static bool spike_says_more(const struct slow_step *a, bool a_waits, const struct slow_step *b,
 			    bool b_waits)
 {
 	if (!a->known || !b->known || a_waits != b_waits)
 		return a->known && (!b->known || b_waits);
-	return a->latency_ns > b->latency_ns && !strcmp(a->span, b->span) &&
-	       !strcmp(a->function_name, b->function_name);
+	return a->latency_ns > b->latency_ns && is_like_spike(a, b);
 }
 
 static void spike_take(struct incident *i, const struct slow_step *s, bool waits)
@@ -893,8 +898,15 @@ static bool recurs(const struct incident_set *s, const struct incident *i, const
 		return false;
 	if (!n->spike || !i->spike.known)
 		return n->suspect >= 0 && incident_member(i, n->suspect);
-	return !strcmp(n->spike->span, i->spike.span) &&
-	       !strcmp(n->spike->function_name, i->spike.function_name);
+	return is_like_spike(n->spike, &i->spike);
+}
+
+/* Whether both are spikes, and of other functions. */
+static bool differ(const struct incident *a, const struct incident *b)
+{
+	return a->spike.known && b->spike.known && !a->spike_waits && !b->spike_waits &&
+	       !is_like_spike(&a->spike, &b->spike) && incident_is_spikes(a) &&
+	       incident_is_spikes(b);
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i,
@@ -1014,7 +1026,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && connects(s, to, i, n)) {
+		if (i != to && !differ(to, i) && connects(s, to, i, n)) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);

@@ -1381,10 +1381,15 @@ static void spikes_in_other_functions_are_other_incidents(void **unused)
 {
 	struct incident_change pad = spike(0, WINDOW_SELF, 1, "pad"),
 			       copy = spike(0, WINDOW_SELF, 3, "copy"), again;
+	struct digest late = window("job", 0, WINDOW_COMM, 4, 4.1);
 
 	assert_string_not_equal(pad.id, copy.id);
 	again = spike(0, WINDOW_SELF, 5, "pad");
 	assert_string_equal(again.id, pad.id);
+	/* a late wake-up between the two */
+	late.flagged = 1;
+	add(late);
+	assert_int_equal(incident_set_count(set, false), 2);
 	again = spike(3, WINDOW_SELF, 60, "copy");
 	assert_string_equal(again.id, copy.id);
 	/* nobody saw what it did: one of its rank's */

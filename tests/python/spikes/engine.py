@@ -24,13 +24,6 @@ class Batch:
         self.requests = requests
 
 
-def spin(until):
-    n = 0
-    while time.thread_time() < until:
-        n += sum(range(3000))
-    return n
-
-
 def pad(until):
     rows = 0
     while time.thread_time() < until:
@@ -39,7 +32,10 @@ def pad(until):
 
 
 def copy(until):
-    return spin(until)  # LINE OF copy
+    rows = 0
+    while time.thread_time() < until:
+        rows += len(list(range(3000)))  # LINE OF copy
+    return rows
 
 
 class Spikes:
