@@ -61,6 +61,9 @@
 #define LIMIT_READER_ABANDONED_USER 2u
 /* Files that readers failed on and skip for ten minutes; the oldest entry is forgotten first. */
 #define LIMIT_READER_REFUSED 64u
+/* An answer of NCCL's RAS service: some 600 bytes for each rank of each communicator. */
+#define LIMIT_RAS_BYTES	     (4u << 20)
+#define LIMIT_RAS_LINE_BYTES 4096u
 
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */

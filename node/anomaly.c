@@ -16,6 +16,7 @@ void anomaly_config_default(struct anomaly_config *c)
 	    .continue_ns = 10000000000ull,
 	    .full_burst = 4,
 	    .full_per_s = 1.0 / 20,
+	    .spike_burst = 16,
 	    .summary_burst = 16,
 	    .summary_per_s = 1.0 / 5,
 	};
@@ -27,7 +28,8 @@ void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t no
 	a->config = *c;
 	CHECK(c->margin_steps <= ANOMALY_MARGIN_MAX && c->steps_max <= ANOMALY_STEPS_MAX &&
 	      c->steps_max > 2 * c->margin_steps);
-	a->full = a->spike = (struct anomaly_bucket){c->full_burst, now_ns};
+	a->full = (struct anomaly_bucket){c->full_burst, now_ns};
+	a->spike = (struct anomaly_bucket){c->spike_burst, now_ns};
 	a->summary = (struct anomaly_bucket){c->summary_burst, now_ns};
 }
 
@@ -183,7 +185,7 @@ enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now
 	const struct anomaly_config *c = &a->config;
 
 	if (want_full && a->spike_count &&
-	    take_token(&a->spike, c->full_burst, c->full_per_s, now_ns))
+	    take_token(&a->spike, c->spike_burst, c->full_per_s, now_ns))
 		return ANOMALY_FULL;
 	if (want_full && take_token(&a->full, c->full_burst, c->full_per_s, now_ns))
 		return ANOMALY_FULL;

@@ -21,7 +21,8 @@ struct anomaly_config {
 	uint64_t length_max_ns; /* from the first flagged step on */
 	/* a window that opens within this time after the last one continues it */
 	uint64_t continue_ns;
-	double full_burst, full_per_s, summary_burst, summary_per_s;
+	/* spike_burst: of full windows, too */
+	double full_burst, full_per_s, spike_burst, summary_burst, summary_per_s;
 };
 void anomaly_config_default(struct anomaly_config *c);
 

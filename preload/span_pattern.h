@@ -9,10 +9,9 @@
 
 #include "base/span_kind.h"
 
-/* Whether the whole text is as the pattern says. `*` is any run of bytes, `{tokens}` (and each other word of
- * SPAN_WORKS) a decimal number, which goes into work; all else stands for itself. The pattern was checked
- * by the compiler of catalogues; one that was not matches nothing or something, in the same time: at most
- * the product of both lengths. work: all 0 if it does not match. */
+/* Whether the whole text is as the pattern says. `*` is any run of bytes. `{tokens}`, and each other word
+ * of SPAN_WORKS, is a decimal number, which goes into work. All else stands for itself. Time: at most the
+ * product of both lengths, whatever they hold. work: all 0 if it does not match. */
 bool span_pattern_match(const char *pattern, const char *text, size_t bytes,
 			float work[SPAN_WORK_MAX]);
 

@@ -744,6 +744,7 @@ struct newcomer {
 	const char *node;
 	bool spikes;		       /* a window with spikes */
 	bool only_waited;	       /* in them, for another rank */
+	const struct wire_rank *who;   /* of a window */
 	const struct slow_step *spike; /* NULL: not known */
 };
 
@@ -765,6 +766,7 @@ static struct newcomer of_window(const struct digest *d)
 				 d->rank.node,
 				 d->spikes && !asked,
 				 !digest_is_own(d),
+				 &d->rank,
 				 slow_step_of(d)};
 }
 
@@ -887,6 +889,16 @@ static bool may_join(const struct incident *i, const struct newcomer *n)
 	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
 }
 
+static bool has_member(const struct incident *i, const struct wire_rank *who)
+{
+	uint64_t key = incident_member_key(who->rank, who->node);
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (incident_member_key(i->members[k].rank, i->members[k].node) == key)
+			return true;
+	return false;
+}
+
 /* Whether a spike is another one of the incident's, however long ago they were: the same function in the
  * same span. If its function is not known, it is one of its rank's. A rank that waited in a spike
  * belongs to the one that it waited for. */
@@ -897,7 +909,7 @@ static bool recurs(const struct incident_set *s, const struct incident *i, const
 	if (n->only_waited != i->spike_waits)
 		return false;
 	if (!n->spike || !i->spike.known)
-		return n->suspect >= 0 && incident_member(i, n->suspect);
+		return has_member(i, n->who);
 	return is_like_spike(n->spike, &i->spike);
 }
 
@@ -939,11 +951,12 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 }
 
 /* The older incident fits better. A window that accuses no rank goes to the incident that requested
- * it or that it continues, else to the nearest. */
+ * it or that it continues, else to the nearest. So does a spike that nobody saw. */
 static bool fits_better(const struct incident *i, const struct incident *best,
 			const struct newcomer *n)
 {
-	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
+	bool nearest = n->waits || (n->spikes && !n->spike);
+	uint64_t mine = nearest ? apart(i, n) : 0, other = nearest ? apart(best, n) : 0;
 	bool same = continues(i, n->anomaly_id);
 
 	if (n->waits && same != continues(best, n->anomaly_id))
@@ -1120,6 +1133,7 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    "",
 	    false,
 	    false,
+	    NULL,
 	    NULL};
 	struct finding_report report = *f;
 	struct incident *i;

@@ -227,8 +227,8 @@ static void cost_table(const char *job, pid_t pid, int ms)
 	sampler_close(s);
 }
 
-/* The fractions of SysOM-AI's table 2, in drain periods as sysomd's: what a period's samples cost, and by how
- * much the kernel's aggregation reduces them. Without slices, as `sysom record`; sysomd keeps 10 ms apart. */
+/* The fractions of SysOM-AI's table 2: what a period's samples cost, and by how much the kernel's
+ * aggregation reduces them. Without slices, as `sysom record`; sysomd keeps 10 ms apart. */
 static void fraction_table(const char *job, pid_t pid, int ms)
 {
 	static const uint32_t percent[] = {1, 10, 20, 40, 80, 100};

@@ -257,7 +257,7 @@ static void a_storm_of_small_anomalies_leaves_a_spike_its_evidence(void **state)
 		got[anomaly_grant(&g->a, true, 1)]++;
 		anomaly_reset(&g->a);
 	}
-	assert_int_equal(got[ANOMALY_FULL], 4);
+	assert_int_equal(got[ANOMALY_FULL], 16);
 	push(g, true, true);
 	anomaly_close(&g->a, 1);
 	assert_int_not_equal(anomaly_grant(&g->a, true, 40000000000ull), ANOMALY_COUNT_ONLY);
