@@ -14,13 +14,13 @@ analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regr
 	$(call in,analysis/ledger,coll_split function_class host_timeline ledger wait_class \
 		window_ledger) \
 	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
-		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile)
+		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile slow_step)
 analysis_NEEDS := model
 
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \
 	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
-	test_clocks test_cross test_hang test_growth test_link)
+	test_clocks test_cross test_hang test_growth test_link test_slow_step)
 $(call bench,analysis,bench_peers bench_roofline)
 TIMINGS_READER := cli/timings/replay_csv.c cli/trace/trace_reader.c
 bench_peers_SRCS := tests/bench/bench_peers.c $(TIMINGS_READER)

@@ -27,6 +27,7 @@
 /* Span catalogues: what one process looks for. All of ours together have less than a third. */
 #define LIMIT_SPAN_COUNT       256u
 #define LIMIT_SPAN_FUNCTIONS   512u
+#define LIMIT_SPAN_NVTX	       64u    /* patterns of NVTX texts; each costs at each range */
 #define LIMIT_SPAN_TEXT_BYTES  160u   /* a name, or MODULE:CLASS.METHOD */
 #define LIMIT_SPAN_PARTS       8u     /* names in a dotted one */
 #define LIMIT_SPAN_ITEMS       1024u  /* requests of one span, or items that a value adds up */
@@ -64,6 +65,9 @@
 #define LIMIT_READER_ABANDONED_USER 2u
 /* Files that readers failed on and skip for ten minutes; the oldest entry is forgotten first. */
 #define LIMIT_READER_REFUSED 64u
+/* An answer of NCCL's RAS service: some 600 bytes for each rank of each communicator. */
+#define LIMIT_RAS_BYTES	     (4u << 20)
+#define LIMIT_RAS_LINE_BYTES 4096u
 
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */

@@ -4,6 +4,22 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* Recorded threads are sampled at every tick, because a step may be slow only once. By their number in
+ * the daemon's PID namespace; the value is their process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLER_SWITCH_THREADS);
+	__type(key, __u32);
+	__type(value, __u32);
+} every_tick SEC(".maps");
+
+static __always_inline bool tick_always(__u64 identity)
+{
+	__u32 tid = (__u32)identity, *pid = bpf_map_lookup_elem(&every_tick, &tid);
+
+	return pid && *pid == identity >> 32;
+}
+
 /* Whether this tick takes a sample. It is random: with every n-th tick, two processes that alternate in
  * step with the ticks would be seen always or never. */
 static __always_inline bool tick_chosen(const struct sampler_control *c)
@@ -20,6 +36,7 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	struct sampler_scratch *s;
 	__u64 identity;
 	__u32 pid;
+	bool always;
 
 	if (!c || !(bpf_get_current_pid_tgid() >> 32))
 		return NULL; /* idle */
@@ -28,13 +45,14 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	*process = bpf_map_lookup_elem(&processes, &pid);
 	if (!*process && !(c->all_processes && pid))
 		return NULL;
-	s = tick_chosen(c) ? scratch_get() : NULL;
+	always = tick_always(identity);
+	s = always || tick_chosen(c) ? scratch_get() : NULL;
 	if (!s)
 		return NULL;
 	count_up(SAMPLER_COUNT_TARGET_RUNS, 1);
 	s->begin_ns = bpf_ktime_get_ns();
 	s->epoch = c->epoch;
-	s->weight_ns = c->weight_ns;
+	s->weight_ns = always ? c->period_ns : c->weight_ns;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
 	s->key.pid = pid;
 	s->key.tid = (__u32)identity;

@@ -23,6 +23,7 @@ struct sampler_control {
 	__u32 epoch;		/* of the drain period; its last bit is the set to use */
 	__u32 fraction_percent; /* the share of ticks that take a sample */
 	__u64 weight_ns; /* of one on-CPU sample: the tick's period divided by the fraction */
+	__u64 period_ns; /* of the ticks: the weight of a sample of a recorded thread */
 	__u64 slice_ns;	 /* 0: one slice per period */
 	__u64 off_cpu_min_ns;
 	/* Processes outside `processes` get kernel stacks. SAMPLER_OTHERS_ALL: they will be added soon, so
@@ -32,7 +33,7 @@ struct sampler_control {
 	__u32 switch_wanted; /* look for threads in `switch_wanted` */
 	__u32 pad;
 };
-_Static_assert(sizeof(struct sampler_control) == 48, "");
+_Static_assert(sizeof(struct sampler_control) == 56, "");
 
 enum sampler_kind {
 	SAMPLER_ON_CPU = 1, /* as enum stack_sample_kind (model/stack.h) */

@@ -119,6 +119,21 @@ static void check_attach_socket(struct doctor *d)
 			   "%s: %s", path, strerror(r));
 }
 
+/* Whether somebody else than NCCL has the port of its RAS service. */
+static void check_ras(struct doctor *d, const json_t *status)
+{
+	const json_t *ras = json_object_get(status, "ras");
+	double asked = jsonget_number(ras, "asked"), bad = jsonget_number(ras, "bad"),
+	       slow = jsonget_number(ras, "slow");
+
+	if (!(asked > 0))
+		return;
+	doctor_add(d, "NCCL's RAS service", bad + slow > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   "find out who listens on that port, or set ras.port",
+		   "port %.0f: of %.0f answers about hangs %.0f were nonsense and %.0f too slow",
+		   jsonget_number(ras, "port"), asked, bad, slow);
+}
+
 /* What the aggregator removed because a job had too much. */
 static void check_quotas(struct doctor *d, const json_t *status)
 {
@@ -187,6 +202,7 @@ static void check_capabilities(struct doctor *d, const struct client *c)
 
 	if (client_json(c, "GET", "/api/v1/status", &j, &e))
 		return;
+	check_ras(d, j);
 	list = json_object_get(j, "rights");
 	json_array_foreach (list, i, right) {
 		char name[40];

@@ -53,7 +53,8 @@ int cmd_spans_main(const struct options *o)
 	for (int i = 1; i < o->argc; i++)
 		errors += read_one(&out, o->argv[i], &count);
 	if (!errors && check)
-		printf("%u spans, %u functions\n", count.spans, count.functions);
+		printf("%u spans, %u functions, %u NVTX patterns\n", count.spans, count.functions,
+		       count.nvtx);
 	if (!errors && !check) {
 		err = outfile_open(&to, o->out ? o->out : "-");
 		if (!err) {

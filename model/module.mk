@@ -6,4 +6,4 @@ model_NEEDS := base
 
 $(call unit,model,test_stack test_os_signal test_span_catalogue test_durations)
 # and the reader of what they become
-test_span_catalogue_SRCS := tests/unit/test_span_catalogue.c preload/python/span_table.c
+test_span_catalogue_SRCS := tests/unit/test_span_catalogue.c preload/python/span_table.c preload/span_pattern.c

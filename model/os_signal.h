@@ -60,6 +60,7 @@ enum os_signal_kind {
 	OS_SIGNAL_IO_LIMIT,    /* of its cgroup or one above: "reads of vda (1 MB/s)" */
 	OS_SIGNAL_LINK_TIME,   /* the library's transfers: "2 to 3 of communicator c0ffee" */
 	OS_SIGNAL_LINK_WAIT,   /* the same subject */
+	OS_SIGNAL_NCCL_RAS,    /* what NCCL says of the job: "rank 2 of 0xc0ffee does not answer" */
 	/* of the rank's GPU: "GPU 3" */
 	OS_SIGNAL_GPU_SM_CLOCK, /* "GPU 3 (at most 1980 MHz)" */
 	OS_SIGNAL_GPU_MEM_CLOCK,

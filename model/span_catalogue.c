@@ -207,6 +207,36 @@ static void put_value(struct catalogue *c, const yaml_node_t *n, const char *wha
 	buf_puts(c->out, "\n");
 }
 
+/* "step {tokens} of *": what is in braces is a work. */
+static void put_nvtx(struct catalogue *c, const yaml_node_t *n)
+{
+	const char *text = text_of(c, n, "nvtx");
+
+	for (const char *at = text; at && (at = strchr(at, '{')); at++) {
+		bool good = false;
+
+		for (size_t i = 0; i < ARRAY_LEN(works); i++) {
+			size_t bytes = strlen(works[i]);
+
+			good |= !strncmp(at + 1, works[i], bytes) && at[bytes + 1] == '}';
+		}
+		if (good)
+			continue;
+		complain(
+		    c, n,
+		    "nvtx: in \"%s\" a brace is not one of {tokens}, {batch}, {context}, {drafts}",
+		    text);
+		return;
+	}
+	if (text && c->count->nvtx == LIMIT_SPAN_NVTX) {
+		complain(c, n, "more than %u patterns of nvtx", LIMIT_SPAN_NVTX);
+		return;
+	}
+	c->count->nvtx++;
+	if (text)
+		buf_printf(c->out, "nvtx\t%s\n", text);
+}
+
 static void put_work(struct catalogue *c, const yaml_node_t *n)
 {
 	if (n->type != YAML_MAPPING_NODE) {
@@ -231,6 +261,7 @@ static bool yes(struct catalogue *c, const yaml_node_t *n, const char *what)
 }
 
 enum span_key {
+	NVTX,
 	NAME,
 	FUNCTIONS,
 	PROCESS,
@@ -242,8 +273,9 @@ enum span_key {
 	DECODE,
 	SPAN_KEYS
 };
-static const char *const span_keys[SPAN_KEYS] = {
-    "name", "functions", "process", "thread", "work", "request", "requests", "step", "decode"};
+static const char *const span_keys[SPAN_KEYS] = {"nvtx",   "name",  "functions", "process",
+						 "thread", "work",  "request",	 "requests",
+						 "step",   "decode"};
 
 /* The values of a mapping's keys, in the order of `keys`; complains of others and of doubles. */
 static bool map_of(struct catalogue *c, const yaml_node_t *n, const char *what,
@@ -309,8 +341,8 @@ static void put_span(struct catalogue *c, const yaml_node_t *n)
 
 	if (!map_of(c, n, "a span", span_keys, v, SPAN_KEYS))
 		return;
-	if (!v[NAME] || !v[FUNCTIONS]) {
-		complain(c, n, "a span needs a name and functions");
+	if (!v[NAME] || (!v[FUNCTIONS] && !v[NVTX])) {
+		complain(c, n, "a span needs a name, and functions or nvtx");
 		return;
 	}
 	name = text_of(c, v[NAME], "name");
@@ -336,6 +368,10 @@ static void put_span(struct catalogue *c, const yaml_node_t *n)
 		put_requests(c, v[REQUESTS]);
 	if (v[DECODE])
 		put_value(c, v[DECODE], "decode");
+	if (v[NVTX])
+		put_nvtx(c, v[NVTX]);
+	if (!v[FUNCTIONS])
+		return;
 	if (v[FUNCTIONS]->type != YAML_SEQUENCE_NODE ||
 	    v[FUNCTIONS]->data.sequence.items.start == v[FUNCTIONS]->data.sequence.items.top) {
 		complain(c, v[FUNCTIONS], "functions must be a list of MODULE:FUNCTION");

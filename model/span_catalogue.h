@@ -11,7 +11,7 @@
 #include "base/buf.h"
 
 struct span_catalogue_count {
-	unsigned spans, functions;
+	unsigned spans, functions, nvtx;
 };
 
 /* Appends the first line of the compiled form. */

@@ -75,6 +75,9 @@ enum stack_gil {
 	STACK_GIL_UNKNOWN,
 };
 
+/* Length of the slices of a rank's on-CPU samples. */
+#define STACK_SLICE_NS 10000000u
+
 struct stack_sample {
 	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that contains the samples */
 	uint64_t weight_ns;
@@ -88,6 +91,13 @@ struct stack_sample {
 	uint32_t waker_tid;  /* off-CPU: the thread that woke it, 0 unknown */
 	uint32_t waker_comm; /* string */
 };
+
+/* What a sample adds to the sum of squared weights. weight^2 / sum is the number of samples of equal
+ * weight that would be as exact (Kish, Survey Sampling, 1965): threads are sampled at unequal rates. */
+static inline double stack_sample_square(const struct stack_sample *s)
+{
+	return (double)s->weight_ns * (double)s->weight_ns / (s->count ? s->count : 1);
+}
 
 struct stack {
 	uint32_t first; /* index into frames; leaf first: kernel frames, then user frames, root

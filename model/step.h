@@ -9,13 +9,16 @@
 enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_AUTO = 2 };
 
 #define STEP_FLAG_INCOMPLETE 0x01 /* some of its kernels were not seen */
-/* the GPU waited for launches, judged by the density of kernels */
+/* the GPU worked for less than 70% of its latency: it waited for launches */
 #define STEP_FLAG_CPU_BOUND 0x02
 #define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	    0x08 /* at the edge: its begin is not a boundary; not judged */
 /* at the edge: its end is the file's, not a boundary; not judged */
 #define STEP_FLAG_LAST	 0x20
 #define STEP_FLAG_EDGE	 (STEP_FLAG_FIRST | STEP_FLAG_LAST)
+/* its work vector is the one that the job states, not what it launched: somebody waits for the step, and
+ * its work says how long it should take (requests of a serving engine, with their tokens) */
+#define STEP_FLAG_STATED 0x40
 #define STEP_FLAG_RESYNC 0x10 /* the pattern was lost and found again at its end; also FIRST */
 
 /* Automatic work vector, if there is no explicit one. */

@@ -16,6 +16,7 @@ void anomaly_config_default(struct anomaly_config *c)
 	    .continue_ns = 10000000000ull,
 	    .full_burst = 4,
 	    .full_per_s = 1.0 / 20,
+	    .spike_burst = 16,
 	    .summary_burst = 16,
 	    .summary_per_s = 1.0 / 5,
 	};
@@ -28,6 +29,7 @@ void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t no
 	CHECK(c->margin_steps <= ANOMALY_MARGIN_MAX && c->steps_max <= ANOMALY_STEPS_MAX &&
 	      c->steps_max > 2 * c->margin_steps);
 	a->full = (struct anomaly_bucket){c->full_burst, now_ns};
+	a->spike = (struct anomaly_bucket){c->spike_burst, now_ns};
 	a->summary = (struct anomaly_bucket){c->summary_burst, now_ns};
 }
 
@@ -88,6 +90,7 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 	a->onset_ns = first->step.begin_ns;
 	a->healthy = 0;
 	a->flagged_count = a->self_count = a->turned = 0;
+	a->spike_count = a->spike_self_count = 0;
 	a->state = ANOMALY_OPEN;
 }
 
@@ -105,19 +108,24 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 	return true;
 }
 
-/* Whether the rank itself caused at least half of the step's loss. */
+/* Whether the rank itself caused at least half of the step's loss. If its usual self time is not known,
+ * it waited for others at most as long as its communication was exposed. */
 static bool is_self(const struct window_step *s)
 {
-	double self = (double)s->step.self_ns - s->expected_self_ns, lost = window_step_lost_ns(s);
+	double lost = window_step_lost_ns(s), self = lost - (double)s->step.exposed_comm_ns;
 
-	return s->expected_self_ns > 0 && lost > 0 && 2 * self >= lost;
+	if (s->expected_self_ns > 0)
+		self = (double)s->step.self_ns - s->expected_self_ns;
+	return lost > 0 && 2 * self >= lost;
 }
 
 /* A window has one reason. It ends when the reason changes for long enough. */
-static void count_flagged(struct anomaly *a, bool self)
+static void count_flagged(struct anomaly *a, bool self, bool spike)
 {
 	a->flagged_count++;
 	a->self_count += self;
+	a->spike_count += spike;
+	a->spike_self_count += spike && self;
 	a->turned = self == (anomaly_reason(a) == WINDOW_SELF) ? 0 : a->turned + 1;
 }
 
@@ -134,7 +142,7 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
 		if (flagged)
-			count_flagged(a, self || is_self(s));
+			count_flagged(a, self || is_self(s), s->flags & WINDOW_STEP_SPIKE);
 		if (a->healthy >= enough || a->turned >= enough ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
@@ -152,7 +160,10 @@ void anomaly_reset(struct anomaly *a)
 
 uint32_t anomaly_reason(const struct anomaly *a)
 {
-	return a->self_count && a->self_count * 2 >= a->flagged_count ? WINDOW_SELF : WINDOW_COMM;
+	uint32_t all = a->spike_count ? a->spike_count : a->flagged_count;
+	uint32_t self = a->spike_count ? a->spike_self_count : a->self_count;
+
+	return self && self * 2 >= all ? WINDOW_SELF : WINDOW_COMM;
 }
 
 static bool take_token(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
@@ -173,6 +184,9 @@ enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now
 {
 	const struct anomaly_config *c = &a->config;
 
+	if (want_full && a->spike_count &&
+	    take_token(&a->spike, c->spike_burst, c->full_per_s, now_ns))
+		return ANOMALY_FULL;
 	if (want_full && take_token(&a->full, c->full_burst, c->full_per_s, now_ns))
 		return ANOMALY_FULL;
 	if (take_token(&a->summary, c->summary_burst, c->summary_per_s, now_ns))

@@ -2,8 +2,9 @@
  * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
  * some healthy steps, or at its length limit; then the next window continues the same anomaly. Two
- * token buckets bound a storm: one for full windows, one for summaries. Windows beyond both are
- * only counted.
+ * token buckets bound a storm: one for full windows, one for summaries. Windows with a spike have a
+ * bucket of full ones of their own first, so that many small anomalies leave no spike without its
+ * evidence. Windows beyond all are only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #ifndef SYSOM_NODE_ANOMALY_H
 #define SYSOM_NODE_ANOMALY_H
@@ -20,7 +21,8 @@ struct anomaly_config {
 	uint64_t length_max_ns; /* from the first flagged step on */
 	/* a window that opens within this time after the last one continues it */
 	uint64_t continue_ns;
-	double full_burst, full_per_s, summary_burst, summary_per_s;
+	/* spike_burst: of full windows, too */
+	double full_burst, full_per_s, spike_burst, summary_burst, summary_per_s;
 };
 void anomaly_config_default(struct anomaly_config *c);
 
@@ -40,13 +42,14 @@ struct anomaly {
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
 	uint32_t flagged_count, self_count;
+	uint32_t spike_count, spike_self_count; /* of these, with WINDOW_STEP_SPIKE */
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t onset_ns;    /* begin of the first flagged step */
 	uint64_t last_end_ns; /* of the last window */
 	uint64_t closed_ns;   /* when it closed, by the caller's clock */
-	struct anomaly_bucket full, summary;
+	struct anomaly_bucket full, spike, summary;
 };
 
 void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns);
@@ -62,9 +65,9 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns);
 void anomaly_reset(struct anomaly *a);
 /* The window's enum window_reason. WINDOW_SELF: in at least half of the flagged steps the self time
  * is flagged, or explains at least half of the loss. So a transient of this rank during another
- * rank's fault makes no suspect. */
+ * rank's fault makes no suspect. If some are spikes, only these count. */
 uint32_t anomaly_reason(const struct anomaly *a);
-/* Takes a token. want_full false: only from the bucket for summaries. */
+/* Takes a token for the closed window. want_full false: only from the bucket for summaries. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);
 
 #endif

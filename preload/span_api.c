@@ -12,7 +12,9 @@
 #include "foreign/nvtx.h"
 #include "preload/helper.h"
 #include "preload/hooks.h"
+#include "preload/python/span_table.h"
 #include "preload/span.h"
+#include "preload/span_pattern.h"
 #include "preload/tracer.h"
 
 #define SPAN_EXPORT __attribute__((visibility("default")))
@@ -173,42 +175,133 @@ static bool span_nvtx_on(void)
 	return tracer_state() == TRACER_ON && !(tracer_inside_bits & TRACER_IN_SYSOM);
 }
 
+/* A text that a catalogue names. */
+struct span_named {
+	const struct span_row *row; /* NULL: no catalogue names it */
+	uint32_t name;		    /* of the text itself */
+	float work[SPAN_WORK_MAX];
+};
+
+/* Registered texts that a catalogue names: a push of one has only its id. */
+#define SPAN_REGISTERED 64u
+static struct span_named span_registered[SPAN_REGISTERED];
+static uint32_t span_registered_count;
+
+static const struct span_row *span_row_of(const char *text, float work[SPAN_WORK_MAX])
+{
+	const struct span_table *t = span_table_load();
+	size_t bytes = t && t->nvtx_count && text ? strnlen(text, LIMIT_NAME_BYTES) : 0;
+
+	for (uint32_t i = 0; bytes && i < t->nvtx_count; i++)
+		if (span_pattern_match(t->nvtx[i].pattern, text, bytes, work))
+			return &t->rows[t->nvtx[i].row];
+	return NULL;
+}
+
+static void span_register_named(const char *text, uint32_t id)
+{
+	float work[SPAN_WORK_MAX];
+	const struct span_row *row = span_row_of(text, work);
+	uint32_t at =
+	    row ? __atomic_fetch_add(&span_registered_count, 1, __ATOMIC_RELAXED) : SPAN_REGISTERED;
+
+	if (at >= SPAN_REGISTERED)
+		return;
+	span_registered[at].name = id;
+	memcpy(span_registered[at].work, work, sizeof(work));
+	/* release; pairs with the acquire in span_named_id: the rest is complete */
+	__atomic_store_n(&span_registered[at].row, row, __ATOMIC_RELEASE);
+}
+
+static struct span_named span_named_id(uint32_t id)
+{
+	uint32_t count = __atomic_load_n(&span_registered_count, __ATOMIC_RELAXED);
+
+	for (uint32_t i = 0; i < count && i < SPAN_REGISTERED; i++)
+		if (__atomic_load_n(&span_registered[i].row, __ATOMIC_ACQUIRE) &&
+		    span_registered[i].name == id)
+			return span_registered[i];
+	return (struct span_named){.name = id};
+}
+
+/* A named text is recorded by the catalogue's name: with its numbers each would be another name. */
+static struct span_named span_named_text(const char *text)
+{
+	struct span_named n = {0};
+
+	n.row = span_row_of(text, n.work);
+	n.name = span_intern(n.row ? n.row->name : text);
+	return n;
+}
+
 /* A registered string's handle is the interned id, so that a push costs no hashing. */
 static void *span_nvtx_register(void *domain, const char *text)
 {
 	uint32_t state = tracer_state();
 	uint32_t id = state == TRACER_ON || state == TRACER_OFF ? span_intern(text) : 0;
 
+	if (id)
+		span_register_named(text, id);
 	/* without a ring there is no arena, so we return the text itself; its value is too large
 	 * for an id */
 	return id ? (void *)(uintptr_t)id : (void *)(uintptr_t)text;
 }
 
-static uint32_t span_nvtx_name(const struct nvtx_event *a)
+static struct span_named span_nvtx_name(const struct nvtx_event *a)
 {
-	if (!a || a->message_type == NVTX_MESSAGE_NONE)
-		return RING_NAME_NONE;
-	if (a->message_type == NVTX_MESSAGE_ASCII)
-		return span_intern(a->message.ascii);
-	if (a->message_type == NVTX_MESSAGE_REGISTERED &&
+	if (a && a->message_type == NVTX_MESSAGE_ASCII)
+		return span_named_text(a->message.ascii);
+	if (a && a->message_type == NVTX_MESSAGE_REGISTERED &&
 	    (uintptr_t)a->message.registered <= LIMIT_NAME_COUNT)
-		return (uint32_t)(uintptr_t)a->message.registered;
-	return RING_NAME_NONE;
+		return span_named_id((uint32_t)(uintptr_t)a->message.registered);
+	return (struct span_named){.name = RING_NAME_NONE};
 }
 
-static int span_nvtx_push(uint64_t domain, uint32_t name)
+/* The step ends with the pop that closes its range. */
+static void span_nvtx_step(struct tracer_thread *t, const struct span_named *n)
+{
+	if (!n->row || !n->row->step || t->step_key)
+		return;
+	t->step_key = n->row;
+	t->step_depth = t->spans;
+	span_step_begin(tracer_now(), n->work, SPAN_PHASE_NONE);
+}
+
+static int span_nvtx_push(uint64_t domain, struct span_named n)
 {
 	struct tracer_thread *t;
 
-	span_push(EVENT_SPAN_BEGIN, SPAN_SOURCE_NVTX, domain, 0, name, true);
+	span_push(EVENT_SPAN_BEGIN, SPAN_SOURCE_NVTX, domain, 0, n.name, true);
 	t = tracer_self;
-	return t ? (int)t->spans - 1 : 0;
+	if (!t)
+		return 0;
+	span_nvtx_step(t, &n);
+	return (int)t->spans - 1;
+}
+
+/* Whether the thread's step is one of NVTX's, whose range is now closed. */
+static bool span_nvtx_step_over(const struct tracer_thread *t)
+{
+	const struct span_table *table = t->step_key ? span_table_load() : NULL;
+	uintptr_t key = (uintptr_t)t->step_key;
+
+	return table && key >= (uintptr_t)table->rows &&
+	       key < (uintptr_t)(table->rows + LIMIT_SPAN_COUNT) && t->spans < t->step_depth;
 }
 
 static int span_nvtx_pop(uint64_t domain)
 {
+	struct tracer_thread *t;
+
 	span_push(EVENT_SPAN_END, SPAN_SOURCE_NVTX, domain, 0, RING_NAME_NONE, true);
-	return tracer_self ? (int)tracer_self->spans : 0;
+	t = tracer_self;
+	if (!t)
+		return 0;
+	if (span_nvtx_step_over(t)) {
+		t->step_key = NULL;
+		span_step_end();
+	}
+	return (int)t->spans;
 }
 
 static uint64_t span_nvtx_start(uint64_t domain, uint32_t name)
@@ -221,7 +314,7 @@ static uint64_t span_nvtx_start(uint64_t domain, uint32_t name)
 
 static int nvtx_push_a(const char *text)
 {
-	return span_nvtx_on() ? span_nvtx_push(0, span_intern(text)) : 0;
+	return span_nvtx_on() ? span_nvtx_push(0, span_named_text(text)) : 0;
 }
 static int nvtx_push_ex(const struct nvtx_event *a)
 {
@@ -233,11 +326,11 @@ static int nvtx_pop(void)
 }
 static uint64_t nvtx_start_a(const char *text)
 {
-	return span_nvtx_on() ? span_nvtx_start(0, span_intern(text)) : 0;
+	return span_nvtx_on() ? span_nvtx_start(0, span_named_text(text).name) : 0;
 }
 static uint64_t nvtx_start_ex(const struct nvtx_event *a)
 {
-	return span_nvtx_on() ? span_nvtx_start(0, span_nvtx_name(a)) : 0;
+	return span_nvtx_on() ? span_nvtx_start(0, span_nvtx_name(a).name) : 0;
 }
 static void nvtx_end(uint64_t range)
 {
@@ -254,7 +347,7 @@ static int nvtx_domain_pop(void *domain)
 }
 static uint64_t nvtx_domain_start_ex(void *domain, const struct nvtx_event *a)
 {
-	return span_nvtx_on() ? span_nvtx_start((uintptr_t)domain, span_nvtx_name(a)) : 0;
+	return span_nvtx_on() ? span_nvtx_start((uintptr_t)domain, span_nvtx_name(a).name) : 0;
 }
 static void nvtx_domain_end(void *domain, uint64_t range)
 {
@@ -295,6 +388,7 @@ SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table)
 
 	if (tracer_is_dead() || !get_table)
 		return 0;
+	span_table_load(); /* reads a file: not in a range's call */
 	callbacks = get_table(NVTX_TABLE_CALLBACKS);
 	if (!callbacks || callbacks->struct_bytes < sizeof(*callbacks) || !callbacks->get_module)
 		return 0;

@@ -74,6 +74,19 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 	return *until_unix_ns > *since_unix_ns;
 }
 
+/* "had 5 spikes, one every 20 s" */
+static const char *spikes_text(const json_t *in, char *out, size_t bytes)
+{
+	const json_t *spikes = json_object_get(in, "spikes");
+	double count = jsonget_number(spikes, "count"), period = jsonget_number(spikes, "period_s");
+	int n = snprintf(out, bytes, "had %s spike%s", count > 1 ? term_count(count) : "a",
+			 count > 1 ? "s" : "");
+
+	if (period > 0)
+		snprintf(out + n, bytes - (size_t)n, ", one every %s", term_span(period));
+	return out;
+}
+
 const char *incident_text_title(const json_t *in)
 {
 	static _Thread_local char out[512];
@@ -81,7 +94,7 @@ const char *incident_text_title(const json_t *in)
 	bool many = json_array_size(ranks) != 1;
 	const char *symptom = jsonget_text(in, "symptom"), *what;
 	double flagged = jsonget_number(in, "flagged_steps");
-	char brief[64];
+	char brief[64], spikes[96];
 
 	snprintf(brief, sizeof(brief), "%s slow for %s step%s",
 		 json_array_size(ranks) > 1 ? "were" : "was",
@@ -90,6 +103,8 @@ const char *incident_text_title(const json_t *in)
 		what = many ? "are slow together" : "is slow, and so is the whole job";
 	else if (incident_text_is_transient(in))
 		what = brief;
+	else if (strcmp(symptom, "spike") == 0)
+		what = spikes_text(in, spikes, sizeof(spikes));
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "hang" : "hangs";
 	else if (strcmp(symptom, "drift") == 0)
@@ -100,9 +115,9 @@ const char *incident_text_title(const json_t *in)
 		snprintf(out, sizeof(out), "the job %s",
 			 strcmp(symptom, "slow_requests") == 0
 			     ? "answers requests later than its objective"
-			 : incident_text_is_transient(in) ? what
-			 : strcmp(symptom, "stall") == 0  ? "hangs"
-							  : "is slow; no rank is to blame");
+			 : incident_text_is_transient(in) || strcmp(symptom, "spike") == 0 ? what
+			 : strcmp(symptom, "stall") == 0				   ? "hangs"
+							 : "is slow; no rank is to blame");
 	else
 		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "",
 			 incident_text_ranks(ranks), what);
@@ -166,6 +181,57 @@ static void print_how_slow(FILE *to, const json_t *in)
 	if (json_is_number(json_object_get(in, "self_excess")))
 		fprintf(to, "            self time %8s  (without waiting in collectives)\n",
 			term_excess(jsonget_number(in, "self_excess")));
+}
+
+static void print_span(FILE *to, const json_t *step)
+{
+	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
+	double samples = jsonget_number(step, "samples"),
+	       blocked = jsonget_number(step, "blocked_ms");
+
+	if (*span)
+		fprintf(to, "            span %s: %s, usually %s\n", term_safe(span, 80),
+			term_ms(jsonget_number(step, "span_ms")),
+			term_ms(jsonget_number(step, "span_usual_ms")));
+	if (!*function)
+		return;
+	fprintf(to, "            in %s: %s", term_safe(function, 80),
+		term_ms(jsonget_number(step, "function_ms")));
+	if (blocked > 0)
+		fprintf(to, ", of which blocked %s", term_ms(blocked));
+	fprintf(to, " (%s sample%s)\n", term_count(samples), samples == 1 ? "" : "s");
+}
+
+static void print_slow_step(FILE *to, const json_t *in)
+{
+	const json_t *step = json_object_get(in, "slow_step"), *list, *b;
+	const char *bound = jsonget_text(step, "bound");
+	size_t i;
+
+	if (!json_is_object(step) || incident_verdict_is_hang(in))
+		return;
+	fprintf(to, "\n  slowest   step %s: %s, expected %s",
+		term_count(jsonget_number(step, "step")),
+		term_ms(jsonget_number(step, "latency_ms")),
+		term_ms(jsonget_number(step, "expected_ms")));
+	fputs(strcmp(bound, "cpu") == 0	  ? "; the GPU waited for the CPU\n"
+	      : strcmp(bound, "gpu") == 0 ? "; the GPU was busy\n"
+					  : "\n",
+	      to);
+	print_span(to, step);
+	list = json_object_get(step, "gpu_idle");
+	json_array_foreach ((json_t *)list, i, b) {
+		const char *holder = jsonget_text(b, "gil_holder");
+		double wait = jsonget_number(b, "gil_wait_ms");
+
+		fprintf(to, "            GPU idle %s after %s", term_ms(jsonget_number(b, "ms")),
+			term_ms(jsonget_number(b, "offset_ms")));
+		if (wait > 0)
+			fprintf(to, "; waiting for the GIL %s", term_ms(wait));
+		if (*holder)
+			fprintf(to, "; GIL held by %s", term_safe(holder, 100));
+		fputc('\n', to);
+	}
 }
 
 /* Prints the raised signals; --json has all. */
@@ -253,6 +319,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_pods(to, json_object_get(in, "pods"));
 	print_how_slow(to, in);
+	print_slow_step(to, in);
 	if (plots && !incident_verdict_is_hang(in))
 		fputs(plots, to);
 	if (stacks)

@@ -139,6 +139,7 @@ static int control_write(struct sampler *s)
 	struct sampler_control c = {
 	    .fraction_percent = s->options.fraction_percent,
 	    .weight_ns = sample_weight_ns(s),
+	    .period_ns = 1000000000ull / s->options.rate_hz,
 	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
 	    .off_cpu_min_ns = s->options.off_cpu_min_ns,
 	    .all_processes = s->options.all_processes ? SAMPLER_OTHERS_ALL

@@ -76,7 +76,8 @@ int sampler_set_all_processes(struct sampler *s, bool on);
 /* Also samples processes that were not added, with only name and kernel stack, which needs no
  * knowledge about them. 0, -ENOTSUP in copy mode, -errno. */
 int sampler_set_wide(struct sampler *s, bool on);
-/* Records every off-CPU interval of this thread, besides sampling: `switches` of the next batches.
+/* Samples this thread at every tick, whatever the fraction, and records its every off-CPU interval:
+ * `switches` of the next batches.
  * For few threads, at most 512. Works without adding the process, but then without stacks. A thread
  * that ended, or whose process was removed, is forgotten at the next drain. 0; -ESRCH; -ENOSPC;
  * -EAGAIN: another thread had this number until recently, try after a drain; -ENOTSUP: this mode

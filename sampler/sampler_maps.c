@@ -53,7 +53,8 @@ struct sampler_maps {
 	sampler_maps_stack_fn stack_fn, switch_fn;
 	void *stack_arg, *switch_arg;
 	int switch_threads, switch_wanted; /* -1: no switch records */
-	uint32_t switch_count;		   /* threads that are recorded or wanted */
+	int every_tick;
+	uint32_t switch_count; /* threads that are recorded or wanted */
 	int control, processes, python, counts, set[2], counters, blocked, shards;
 	struct sampler_control now;
 	bool batch; /* lookup-and-delete in batches works */
@@ -621,12 +622,15 @@ int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread
 		err = bpf_map_update_elem(m->switch_wanted, &row->tid, row, BPF_ANY) ? -errno : 0;
 		err = err ? err : switches_look(m);
 	}
+	err = err || !bpf_map_update_elem(m->every_tick, &row->tid, &row->pid, BPF_ANY) ? err
+											: -errno;
 	m->switch_count += !err;
 	return err;
 }
 
 void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint32_t tid)
 {
+	bpf_map_delete_elem(m->every_tick, &tid);
 	if (first_tid)
 		bpf_map_delete_elem(m->switch_threads, &first_tid);
 	if (!m->thread_marks) {
@@ -882,8 +886,10 @@ static int maps_find(struct sampler_maps *m)
 	m->set[1] = map_fd(m->on, "counts_odd");
 	m->counters = map_fd(m->on, "counters");
 	m->shards = map_fd(m->on, "unwind_shards");
-	return m->control < 0 || m->processes < 0 || m->python < 0 || m->counts < 0 ||
-		       m->set[0] < 0 || m->set[1] < 0 || m->counters < 0 || m->shards < 0
+	m->every_tick = map_fd(m->on, "every_tick");
+	return m->every_tick < 0 || m->control < 0 || m->processes < 0 || m->python < 0 ||
+		       m->counts < 0 || m->set[0] < 0 || m->set[1] < 0 || m->counters < 0 ||
+		       m->shards < 0
 		   ? -ENOENT
 		   : 0;
 }

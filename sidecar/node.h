@@ -155,6 +155,7 @@ struct node {
 	struct symbol_offer *offer;	   /* stacks/symbol_offer.h; NULL: off, or no aggregator */
 	struct os_node *os;		   /* os/os_node.h; NULL: off */
 	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
+	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */
 };
 
 #endif

@@ -54,6 +54,7 @@ struct settings {
 	bool gpu_on;
 	uint64_t gpu_period_ns;
 	char gpu_library[NODE_PATH_BYTES];
+	uint64_t ras_port; /* 0: off */
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 

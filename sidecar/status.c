@@ -14,6 +14,7 @@
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/links_node.h"
+#include "sidecar/ras/ras_node.h"
 #include "sidecar/keep.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
@@ -363,6 +364,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 	json_readers(n, b);
 	os_node_json(n, b);
 	gpu_node_json(n, user, b);
+	ras_node_json(n, b);
 	status_compare_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"

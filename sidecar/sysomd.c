@@ -34,6 +34,7 @@
 #include "sidecar/http.h"
 #include "sidecar/keep.h"
 #include "sidecar/links_node.h"
+#include "sidecar/ras/ras_node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
 #include "sidecar/registration.h"
@@ -195,6 +196,9 @@ static const struct config_key keys[] = {
 	"interval between readings of each GPU", .min = 1e8, .max = 60e9),
     KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
 	"path of the NVML library; empty: libnvidia-ml.so.1"),
+    KEY(ras_port, "ras.port", CONFIG_UINT, "28028",
+	"port of NCCL's RAS service on this host, asked while a rank stands still; 0: never",
+	.min = 0, .max = 65535),
     KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "mount point of the host's /proc"),
     KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "mount point of the host's /sys"),
     KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
@@ -405,6 +409,7 @@ static void on_second(void *arg, uint32_t count)
 	os_node_tend(n, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
 	links_node_tend(n, clock_monotonic_ns());
+	ras_node_tend(n, clock_monotonic_ns());
 	measure_own(d, clock_monotonic_ns());
 	export_metrics(n);
 	service_alive();
@@ -618,6 +623,8 @@ static int daemon_open(struct daemon *d)
 		err = os_node_open(n);
 	if (!err)
 		err = gpu_node_open(n);
+	if (!err)
+		err = ras_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(&d->registration, n);
@@ -670,6 +677,7 @@ static void daemon_close(struct daemon *d, int code)
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->analysis.recorder);
+	ras_node_close(n);
 	gpu_node_close(n);
 	os_node_close(n);
 	canary_close(n->analysis.canary);

@@ -246,6 +246,9 @@ static void steps_add(struct slow_steps *to, const struct slow_steps *from, doub
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
+	to->spikes += (uint64_t)(part * (double)from->spikes + 0.5);
+	widen(&to->spike_first_unix_ns, &to->spike_last_unix_ns, from->spike_first_unix_ns,
+	      from->spike_last_unix_ns);
 	to->self_excess_ns += from->self_excess_ns;
 	to->first_self_ns += from->first_self_ns;
 	to->first_ns += part * from->first_ns;
@@ -419,6 +422,14 @@ static uint64_t hinted_of(const struct digest *d)
 	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->flagged : 0;
 }
 
+/* The spike of the window; NULL: it has none, or nobody saw what it did. */
+static const struct slow_step *slow_step_of(const struct digest *d)
+{
+	const struct slow_step *s = d->spikes && d->excerpt ? excerpt_slow_step(d->excerpt) : NULL;
+
+	return s && s->known && *s->function_name ? s : NULL;
+}
+
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d)
 {
@@ -440,6 +451,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->sent.summaries += d->summary_only;
 	m->steps.flagged += repeats ? 0 : d->flagged;
 	m->steps.hinted += hinted_of(d);
+	m->steps.spikes += repeats ? 0 : d->spikes;
 	m->steps.flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	m->steps.first_ns += repeats ? 0 : first_ns_of(d);
 	if (digest_is_own(d)) {
@@ -466,6 +478,29 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 }
 
+/* The same function in the same span. */
+static bool is_like_spike(const struct slow_step *a, const struct slow_step *b)
+{
+	return !strcmp(a->span, b->span) && !strcmp(a->function_name, b->function_name);
+}
+
+/* Whether a says more than b. A rank that was slow itself says more than one that waited for it. */
+static bool spike_says_more(const struct slow_step *a, bool a_waits, const struct slow_step *b,
+			    bool b_waits)
+{
+	if (!a->known || !b->known || a_waits != b_waits)
+		return a->known && (!b->known || b_waits);
+	return a->latency_ns > b->latency_ns && is_like_spike(a, b);
+}
+
+static void spike_take(struct incident *i, const struct slow_step *s, bool waits)
+{
+	if (!s || !spike_says_more(s, waits, &i->spike, i->spike_waits))
+		return;
+	i->spike = *s;
+	i->spike_waits = waits;
+}
+
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
 			 uint64_t arrival_unix_ns)
 {
@@ -475,6 +510,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			.steps = {.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
 				  .flagged = d->flagged,
 				  .hinted = hinted_of(d),
+				  .spikes = d->spikes,
+				  .spike_first_unix_ns = d->spike_first_unix_ns,
+				  .spike_last_unix_ns = d->spike_last_unix_ns,
 				  .self_excess_ns = d->self_excess_ns,
 				  .first_self_ns = d->first_self_ns,
 				  .first_ns = first_ns_of(d),
@@ -494,6 +532,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		r.steps.onset_step = d->onset_step;
 	}
 	anomaly_take(i, d->anomaly_id);
+	spike_take(i, slow_step_of(d), !digest_is_own(d));
 	/* a requested window is no slowness of its own */
 	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
 		run_take(i, r);
@@ -704,6 +743,10 @@ struct newcomer {
 	const struct finding *finding; /* NULL: a window */
 	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
+	bool spikes;		       /* a window with spikes */
+	bool only_waited;	       /* in them, for another rank */
+	const struct wire_rank *who;   /* of a window */
+	const struct slow_step *spike; /* NULL: not known */
 };
 
 static struct newcomer of_window(const struct digest *d)
@@ -721,7 +764,11 @@ static struct newcomer of_window(const struct digest *d)
 				 accuses ? d->rank.rank : -1,
 				 NULL,
 				 d->sender,
-				 d->rank.node};
+				 d->rank.node,
+				 d->spikes && !asked,
+				 !digest_is_own(d),
+				 &d->rank,
+				 slow_step_of(d)};
 }
 
 /* Until when an open finding covers new slowness. It is sent again every two beats. Its end is sent
@@ -844,10 +891,46 @@ static bool may_join(const struct incident *i, const struct newcomer *n)
 	       (i->apart == n->apart || (i->apart > 1 && continues(i, n->anomaly_id)));
 }
 
+static bool has_member(const struct incident *i, const struct wire_rank *who)
+{
+	uint64_t key = incident_member_key(who->rank, who->node);
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (incident_member_key(i->members[k].rank, i->members[k].node) == key)
+			return true;
+	return false;
+}
+
+/* Whether a spike is another one of the incident's, however long ago they were: the same function in the
+ * same span. If its function is not known, it is one of its rank's. A rank that waited in a spike
+ * belongs to the one that it waited for. */
+static bool recurs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+{
+	if ((n->only_waited || i->spike_waits) && near(s, i, n))
+		return true;
+	if (n->only_waited != i->spike_waits)
+		return false;
+	if (!n->spike || !i->spike.known)
+		return has_member(i, n->who);
+	return is_like_spike(n->spike, &i->spike);
+}
+
+/* Whether both are spikes, and of other functions. */
+static bool differ(const struct incident *a, const struct incident *b)
+{
+	return a->spike.known && b->spike.known && !a->spike_waits && !b->spike_waits &&
+	       !is_like_spike(&a->spike, &b->spike) && incident_is_spikes(a) &&
+	       incident_is_spikes(b);
+}
+
 static bool belongs(const struct incident_set *s, const struct incident *i,
 		    const struct newcomer *n)
 {
-	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
+	if (!may_join(i, n))
+		return false;
+	if (n->spikes && incident_is_spikes(i))
+		return recurs(s, i, n);
+	return near(s, i, n) || goes_on(i, n);
 }
 
 /* Whether n merges the incident into `to`. A window of waiting does not merge two lasting faults:
@@ -870,11 +953,12 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 }
 
 /* The older incident fits better. A window that accuses no rank goes to the incident that requested
- * it or that it continues, else to the nearest. */
+ * it or that it continues, else to the nearest. So does a spike that nobody saw. */
 static bool fits_better(const struct incident *i, const struct incident *best,
 			const struct newcomer *n)
 {
-	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
+	bool nearest = n->waits || (n->spikes && !n->spike);
+	uint64_t mine = nearest ? apart(i, n) : 0, other = nearest ? apart(best, n) : 0;
 	bool same = continues(i, n->anomaly_id);
 
 	if ((n->waits || i->apart || best->apart) && same != continues(best, n->anomaly_id))
@@ -945,6 +1029,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
 	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
+	spike_take(to, &from->spike, from->spike_waits);
 }
 
 /* Merges other incidents of the job that n now connects. */
@@ -956,7 +1041,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && i->apart == to->apart && connects(s, to, i, n)) {
+		if (i != to && i->apart == to->apart && !differ(to, i) && connects(s, to, i, n)) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
@@ -1055,7 +1140,11 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ? f->finding.ranks[0] : -1,
 	    &f->finding,
 	    f->sender,
-	    ""};
+	    "",
+	    false,
+	    false,
+	    NULL,
+	    NULL};
 	struct finding_report report = *f;
 	struct incident *i;
 

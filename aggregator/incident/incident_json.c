@@ -8,6 +8,7 @@
 
 #include "aggregator/incident/finding_json.h"
 #include "aggregator/incident/ledger_json.h"
+#include "aggregator/incident/slow_step_json.h"
 #include "aggregator/incident/verdict.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
@@ -395,6 +396,23 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
 }
 
+static void put_slow_step(json_t *out, const struct incident *i, const struct incident_judgement *j)
+{
+	const struct excerpt *p = j->lead ? j->lead->excerpts.slow : NULL;
+	double period_ns = 0;
+	uint64_t spikes = j->lead ? incident_spikes(i, j->lead, &period_ns) : 0;
+	const struct slow_step *step = p ? excerpt_slow_step(p) : NULL;
+
+	json_object_set_new(
+	    out, "spikes",
+	    spikes ? json_pack("{s:I, s:o}", "count", (json_int_t)spikes, "period_s",
+			       period_ns > 0 ? json_real(period_ns * 1e-9) : json_null())
+		   : json_null());
+	if (i->spike.known && incident_is_spikes(i))
+		step = &i->spike;
+	json_object_set_new(out, "slow_step", slow_step_json_make(step));
+}
+
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
 			   uint32_t job_ranks)
 {
@@ -429,6 +447,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	json_object_set_new(out, "pods", pods_json(i, &j, &who));
 	put_figures(out, i, &j, &steps);
+	put_slow_step(out, i, &j);
 	put_cost(out, &cost);
 	json_object_set_new(out, "signals", signals_json(i, &j, &who));
 	json_object_set_new(out, "findings", findings_json(i));

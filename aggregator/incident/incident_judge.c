@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
@@ -189,7 +190,7 @@ static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
  * that cost little. Near a fault it belongs to the incident, but not to the fault. Two things do
  * not count: steps that the node announced when slowness began, and the loss of the first step of
  * its kind. That step may be a checkpoint, which is recognised when it comes again. */
-bool incident_is_brief(const struct run *r)
+static bool is_short(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
 
@@ -202,6 +203,23 @@ bool incident_is_brief(const struct run *r)
 		(flagged <= thresholds.count.some &&
 		 r->steps.flagged_ns - r->steps.first_ns < thresholds.time.transient_ns / 2)) &&
 	       r->steps.self_excess_ns - r->steps.first_self_ns < thresholds.time.transient_ns;
+}
+
+bool incident_is_brief(const struct run *r)
+{
+	return !r->steps.spikes && is_short(r);
+}
+
+bool incident_is_spikes(const struct incident *i)
+{
+	bool spikes = false;
+
+	for (uint32_t k = 0; k < i->run_count; k++) {
+		if (!is_short(&i->runs[k]))
+			return false;
+		spikes |= i->runs[k].steps.spikes > 0;
+	}
+	return spikes && !i->finding_count;
 }
 
 /* Whether a rank is slow now and then, with healthy steps between. */
@@ -403,6 +421,8 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 {
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
+	if (incident_is_spikes(i))
+		return "spike";
 	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
 		return "transient";
 	if (accused)
@@ -613,4 +633,56 @@ bool incident_is_lasting(const struct incident *i, const struct member *m)
 		if (i->runs[k].member == key && !incident_is_brief(&i->runs[k]))
 			return true;
 	return false;
+}
+
+/* ---- spikes ---- */
+
+/* The times between the member's spikes, ns; their number. gap: room for run_count + its spikes. */
+static uint32_t spike_gaps(const struct run *r, uint32_t count, double *gap, uint32_t max)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < count; k++) {
+		const struct slow_steps *s = &r[k].steps;
+		uint64_t within = s->spike_last_unix_ns - s->spike_first_unix_ns;
+
+		if (k && n < max)
+			gap[n++] =
+			    (double)(s->spike_first_unix_ns - r[k - 1].steps.spike_last_unix_ns);
+		for (uint64_t q = 1; q < s->spikes && n < max; q++)
+			gap[n++] = (double)within / (double)(s->spikes - 1);
+	}
+	return n;
+}
+
+/* The median gap, if most gaps are near it; 0: they are not. */
+static double regular(double *gap, uint32_t count)
+{
+	double period = median_of(gap, count);
+	uint32_t near = 0;
+
+	for (uint32_t k = 0; k < count; k++)
+		near += fabs(gap[k] - period) <= thresholds.find.near * period;
+	return near >= thresholds.part.most * count ? period : 0;
+}
+
+uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns)
+{
+	uint64_t key = incident_member_key(m->rank, m->node);
+	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
+	double *gap = malloc(LIMIT_INCIDENT_RANKS * sizeof(*gap));
+	uint32_t n = 0;
+
+	*period_ns = 0;
+	for (uint32_t k = 0; list && k < i->run_count; k++)
+		if (i->runs[k].member == key && i->runs[k].steps.spikes)
+			list[n++] = i->runs[k];
+	if (n)
+		qsort(list, n, sizeof(*list), by_time);
+	n = gap ? spike_gaps(list, n, gap, LIMIT_INCIDENT_RANKS) : 0;
+	if (n + 1 >= thresholds.count.few)
+		*period_ns = regular(gap, n);
+	free(list);
+	free(gap);
+	return m->steps.spikes;
 }

@@ -48,7 +48,10 @@ struct views {
 struct slow_steps {
 	uint32_t reasons; /* bit per enum window_reason of their windows */
 	uint64_t flagged; /* their number */
-	uint64_t hinted;  /* of these, announced as a transient by the node when they began */
+	uint64_t spikes;  /* of these, those that count one by one */
+	uint64_t spike_first_unix_ns,
+	    spike_last_unix_ns; /* ends of the first and last one; 0: none */
+	uint64_t hinted;	/* of these, announced as a transient by the node when they began */
 	uint64_t first_step, last_step, onset_step;
 	double flagged_ns;     /* latency above what was expected, whoever slowed them */
 	double first_ns;       /* part of it in steps whose kind is new: it may not come again */
@@ -162,6 +165,9 @@ struct incident {
 	/* 0: ordinary. Else only findings with the same number join it, and windows with an id of its
 	 * anomalies: 1: imbalance; above: requests that missed an objective in one way. */
 	uint64_t apart;
+	/* What its spikes are about: the worst one whose function is known */
+	struct slow_step spike;
+	bool spike_waits; /* its rank only waited in it */
 };
 
 struct incident_set {
@@ -220,6 +226,11 @@ struct slow_steps incident_fault_steps(const struct incident *i, const struct me
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
 /* A transient, as every host has them now and then. */
 bool incident_is_brief(const struct run *r);
+/* Its runs are single slow steps, some of which count one by one, and nothing accuses a rank. */
+bool incident_is_spikes(const struct incident *i);
+/* How the member's spikes recur: their number, and the time between them in ns; 0: they are too few, or
+ * come at no regular time. */
+uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns);
 /* It has a run that is no transient. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

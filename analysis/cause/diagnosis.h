@@ -57,7 +57,7 @@ struct diagnosis_rank {
 	uint32_t kernel_count;
 	const struct diagnosis_function *function;
 	uint32_t function_count;
-	double cpu_ns, samples;	   /* on-CPU time per step of all its threads; number of samples */
+	double cpu_ns, samples;	   /* on-CPU time per step of all its threads; effective samples */
 	double off_ns;		   /* blocked time per step of its launch threads */
 	double gil_wait_ns;	   /* time per step in which its launch threads wait for the GIL */
 	double late_gap_ns;	   /* time per step in which the GPU idles and waits for launches */

@@ -85,6 +85,14 @@ static uint64_t onset(const struct window *w, uint32_t first)
 	return at;
 }
 
+static void digest_spike(struct digest *d, uint64_t end_unix_ns)
+{
+	if (!d->spikes++ || end_unix_ns < d->spike_first_unix_ns)
+		d->spike_first_unix_ns = end_unix_ns;
+	if (end_unix_ns > d->spike_last_unix_ns)
+		d->spike_last_unix_ns = end_unix_ns;
+}
+
 static void digest_steps(const struct window *w, struct digest *d)
 {
 	uint32_t flag = 0, first = 0;
@@ -107,6 +115,8 @@ static void digest_steps(const struct window *w, struct digest *d)
 		if (s->step.index > d->last_step)
 			d->last_step = s->step.index;
 		d->flagged++;
+		if (s->flags & WINDOW_STEP_SPIKE)
+			digest_spike(d, to_unix(w, s->step.end_ns));
 		if (s->expected_ns > 0) {
 			double slow =
 			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);

@@ -21,6 +21,9 @@ struct digest {
 	bool summary_only;
 	/* Of the flagged steps, or, if none is flagged, of those that are out. */
 	uint32_t flagged;
+	uint32_t spikes; /* of these, with WINDOW_STEP_SPIKE */
+	uint64_t spike_first_unix_ns,
+	    spike_last_unix_ns;		/* ends of the first and last one; 0: none */
 	double flagged_ns;		/* sum of their latencies above the expected ones */
 	uint64_t first_step, last_step; /* indices */
 	uint64_t onset_step;		/* first step out of the run that led to first_step */

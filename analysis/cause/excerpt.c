@@ -54,6 +54,7 @@ struct excerpt {
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
 	struct beat_unfinished wait;
+	struct slow_step step;
 	bool unnamed, healthy_is_before;
 	int64_t begin_unix_ns;
 };
@@ -130,6 +131,11 @@ const struct ledger *excerpt_open(const struct excerpt *p)
 const struct beat_unfinished *excerpt_wait(const struct excerpt *p)
 {
 	return &p->wait;
+}
+
+const struct slow_step *excerpt_slow_step(const struct excerpt *p)
+{
+	return &p->step;
 }
 
 const char *excerpt_stuck(const struct excerpt *p)
@@ -674,6 +680,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 			struct diagnosis_rank *r)
 {
 	const struct stack_batch *b = &w->stacks;
+	double square_ns2 = 0;
 
 	r->cpu_ns = r->off_ns = r->gil_wait_ns = 0;
 	for (uint32_t i = 0; i < b->sample_count; i++) {
@@ -682,7 +689,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 
 		if (s->kind == STACK_ON_CPU) {
 			r->cpu_ns += (double)s->weight_ns;
-			r->samples += s->count;
+			square_ns2 += stack_sample_square(s);
 		} else if (launching) {
 			r->off_ns += (double)s->weight_ns;
 		}
@@ -692,6 +699,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 			text_copy(p->launch_thread, sizeof(p->launch_thread),
 				  stack_batch_text(b, s->comm));
 	}
+	r->samples = square_ns2 > 0 ? r->cpu_ns * r->cpu_ns / square_ns2 : 0;
 }
 
 static void keep_functions(struct excerpt *p, struct table *t, double scale)
@@ -993,7 +1001,8 @@ static bool add_all(struct excerpt *p, const struct window *w, struct parts *par
 	if (w->stacks.sample_count)
 		add_stacks(p, w, &names->names);
 	add_signals(p, w);
-	if (!add_ledgers(p, w, parts, names))
+	if (!add_ledgers(p, w, parts, names) ||
+	    !slow_step_find(w, parts->slow, ledger_frame, names, &p->step))
 		return false;
 	p->unnamed = names->names.missed;
 	return true;

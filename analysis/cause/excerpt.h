@@ -9,6 +9,7 @@
 #define SYSOM_ANALYSIS_CAUSE_EXCERPT_H
 
 #include "analysis/cause/diagnosis.h"
+#include "analysis/cause/slow_step.h"
 #include "analysis/ledger/coll_split.h"
 #include "analysis/ledger/ledger.h"
 #include "model/window.h"
@@ -42,6 +43,8 @@ const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
 const struct coll_parts *excerpt_colls(const struct excerpt *p);
 /* The ledger of the time in which the rank hung; 0 steps: it did not hang. Borrowed. */
 const struct ledger *excerpt_open(const struct excerpt *p);
+/* The step of the slow part that lost most; borrowed. */
+const struct slow_step *excerpt_slow_step(const struct excerpt *p);
 /* What the launch thread has been blocked in, without a break, for most of the open interval:
  * BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
 const struct beat_unfinished *excerpt_wait(const struct excerpt *p);

@@ -140,13 +140,22 @@ static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *l
 	j->hold_steps = JUDGE_HOLD;
 }
 
+/* The job states the step's work, and the step took several times as long as such work does. Steps whose
+ * work is only counted may be longer on purpose: a checkpoint, an evaluation. */
+static bool is_spike(const struct step *s, const struct judge_verdict *v)
+{
+	return s->flags & STEP_FLAG_STATED && v->flagged && v->state == ROOFLINE_READY &&
+	       (double)s->latency_ns >= thresholds.time.times * v->expected_ns;
+}
+
 /* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
  * is slower than the kind's usual steps, and its excess is relative to them. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
-	bool ready = v->state == ROOFLINE_READY, self = v->expected_self_ns > 0;
-	struct kinds_verdict k = kinds_push(j->kinds, s, ready || v->self ? v->expected_ns : 0,
-					    v->expected_self_ns, v->out);
+	bool known = v->state == ROOFLINE_READY || v->self, self = v->expected_self_ns > 0;
+	/* a spike that recurs is no kind */
+	double expected_ns = known && !v->spike ? v->expected_ns : 0;
+	struct kinds_verdict k = kinds_push(j->kinds, s, expected_ns, v->expected_self_ns, v->out);
 
 	v->first = k.first;
 	v->of_kind = k.of_kind;
@@ -208,6 +217,7 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 		    fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
 		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
 	}
+	v.spike = is_spike(s, &v);
 	judge_kind(j, s, &v);
 	if (v.flagged)
 		hold(j, s->key, &lat, &self);

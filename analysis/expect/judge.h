@@ -52,6 +52,8 @@ struct judge_verdict {
 	bool of_kind;	 /* as long as its kind; flagged only if longer */
 	bool first;	 /* of no kind, and longer than any step before */
 	bool drift;	 /* with this step the drift alarm is raised */
+	/* Flagged, and so much longer than its stated work explains that one such step counts. */
+	bool spike;
 };
 
 /* A healthy step as the models saw it. Also a file format (sidecar/baseline.c). */

@@ -310,6 +310,7 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 		memset(out->work, 0, sizeof(out->work));
 		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));
 		out->work_count = p->mark.work_count;
+		out->flags |= STEP_FLAG_STATED;
 	}
 	out->key = steps_key(p->source, p->phase);
 }
@@ -434,8 +435,7 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
 	set_latencies(s, &f->covers.all, out);
 	if (f->all.count &&
-	    (double)f->covers.all.total_ns <
-		thresholds.part.most * (double)(f->covers.all.end_ns - out->device_begin_ns))
+	    (double)f->covers.all.total_ns < thresholds.part.most * (double)out->latency_ns)
 		out->flags |= STEP_FLAG_CPU_BOUND;
 	key_and_work(p, out);
 	names_out(names, used, names_count, &f->all, kernels, kernel_count);

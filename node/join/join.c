@@ -701,8 +701,10 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	r.name = lane->spans[i].name ? lane->spans[i].name : e->name;
 	r.key = lane->spans[i].domain;
 	r.seq = lane->spans[i].depth;
-	if (e->source == SPAN_SOURCE_PYTHON)
+	if (e->source == SPAN_SOURCE_PYTHON) {
+		note_launcher(j, p->tid);
 		span_describe(&r, &lane->spans[i], e);
+	}
 	span_remove(lane, i);
 	/* A span is complete at its end, so it is always late. */
 	j->sink.host(j->sink.arg, &r, NULL, true);
@@ -733,6 +735,7 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 	struct record r;
 	struct step_mark mark = {.phase = e->phase};
 
+	note_launcher(j, p->tid);
 	host_record(&r, j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
 	r.key = e->index;
 	mark.work_count = e->work_count <= STEP_WORK_MAX ? e->work_count : STEP_WORK_MAX;

@@ -99,8 +99,8 @@ void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *
 /* All host records that began before this have been delivered, except late ones. */
 uint64_t join_watermark_ns(const struct join *j);
 const struct join_stats *join_stats(const struct join *j);
-/* Launch threads by the process's own thread ids; the latest JOIN_LAUNCHERS of them. serial grows
- * with each change of the list. */
+/* Threads that launch, enter collectives, mark steps or run Python spans, by the process's own thread
+ * ids; the latest JOIN_LAUNCHERS of them. serial grows with each change of the list. */
 #define JOIN_LAUNCHERS 8u
 struct join_launchers {
 	uint32_t tid[JOIN_LAUNCHERS];

@@ -72,6 +72,15 @@ static bool table_function(struct span_table *t, char **f, unsigned count)
 	return true;
 }
 
+static bool table_nvtx(struct span_table *t, char **f, unsigned count)
+{
+	if (count != 2 || !t->row_count || t->nvtx_count == LIMIT_SPAN_NVTX || !*f[1])
+		return false;
+	t->nvtx[t->nvtx_count++] =
+	    (struct span_nvtx){.pattern = f[1], .row = (uint16_t)(t->row_count - 1)};
+	return true;
+}
+
 static bool table_value(struct span_table *t, char **f, unsigned count)
 {
 	for (unsigned i = 0; i < SPAN_VALUE_COUNT; i++)
@@ -106,6 +115,8 @@ static bool table_line(struct span_table *t, char *line, bool *on_import)
 		return table_span(t, f, count, *on_import);
 	if (!strcmp(f[0], "function"))
 		return table_function(t, f, count);
+	if (!strcmp(f[0], "nvtx"))
+		return table_nvtx(t, f, count);
 	return table_value(t, f, count);
 }
 
@@ -115,7 +126,7 @@ uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes)
 	uint32_t n = 0;
 	char *at = text, *end = text + bytes;
 
-	t->row_count = t->function_count = t->bad_line = 0;
+	t->row_count = t->function_count = t->nvtx_count = t->bad_line = 0;
 	while (good && at < end) {
 		char *next = memchr(at, '\n', (size_t)(end - at));
 
@@ -129,7 +140,7 @@ uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes)
 	}
 	if (good && n)
 		return 0;
-	t->row_count = t->function_count = 0;
+	t->row_count = t->function_count = t->nvtx_count = 0;
 	t->bad_line = n ? n : 1;
 	return t->bad_line;
 }

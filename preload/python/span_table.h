@@ -40,10 +40,16 @@ struct span_function {
 	uint16_t row;
 };
 
+struct span_nvtx {
+	const char *pattern; /* span_pattern.h */
+	uint16_t row;
+};
+
 struct span_table {
 	struct span_row rows[LIMIT_SPAN_COUNT];
 	struct span_function functions[LIMIT_SPAN_FUNCTIONS];
-	uint32_t row_count, function_count;
+	struct span_nvtx nvtx[LIMIT_SPAN_NVTX];
+	uint32_t row_count, function_count, nvtx_count;
 	uint32_t bad_line; /* where a file was refused; 0: nowhere */
 };
 

@@ -39,7 +39,8 @@ struct rank {
 	struct cpu_profile_rank of;
 	struct weights *at; /* indexed by function */
 	size_t room;
-	double cpu_ns, off_ns, gil_wait_ns, samples;
+	double cpu_ns, off_ns, gil_wait_ns;
+	double square_ns2; /* of the samples behind cpu_ns: stack_sample_square */
 	double covered_ns; /* time of [begin, end) that periods covered, without the spans */
 };
 
@@ -293,7 +294,7 @@ static int add_sample(struct cpu_profile *p, const struct stack_batch *b, const 
 		r->gil_wait_ns += weight;
 	if (on) {
 		r->cpu_ns += weight;
-		r->samples += s->count;
+		r->square_ns2 += stack_sample_square(s);
 	} else if (launches(r, s->tid)) {
 		r->off_ns += weight;
 	} else {
@@ -433,7 +434,7 @@ int cpu_profile_take(struct cpu_profile *p, uint32_t rank, struct sketch *s)
 		s->off_ns = r->off_ns / steps;
 		s->gil_wait_ns = r->gil_wait_ns / steps;
 	}
-	s->samples = r->samples;
+	s->samples = r->square_ns2 > 0 ? r->cpu_ns * r->cpu_ns / r->square_ns2 : 0;
 	free(all);
 	return 0;
 }

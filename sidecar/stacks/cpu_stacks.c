@@ -542,7 +542,7 @@ static void fill_options(struct sampler_options *o, const struct settings *set)
 	o->mode_max = (enum sampler_mode)set->sampler_mode;
 	o->rate_hz = (uint32_t)set->sampler_rate_hz;
 	o->fraction_percent = (uint32_t)set->sampler_fraction;
-	o->slice_ms = 10;
+	o->slice_ms = STACK_SLICE_NS / 1000000;
 	o->off_cpu = set->sampler_off_cpu;
 	o->off_cpu_min_ns = set->sampler_off_cpu_min_ns;
 	o->python = set->sampler_python;

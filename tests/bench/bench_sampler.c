@@ -147,6 +147,8 @@ static size_t batch_bytes(const struct stack_batch *b)
 struct cost {
 	double ns_per_sample, frames_per_sample, core_share, samples;
 	double drain_ms, drain_bytes_per_s;
+	double rows;		 /* that the kernel's aggregation left of the samples */
+	double bytes, raw_bytes; /* of the batch; of the samples' frames, 8 bytes each */
 };
 
 static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms, struct cost *out)
@@ -169,6 +171,9 @@ static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int m
 	out->drain_ms = (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) / 1e6;
 	out->drain_bytes_per_s = (double)batch_bytes(&batch) / ((double)(end - begin) / 1e9);
 	out->samples = (double)(b.target_count - a.target_count);
+	out->rows = (double)batch.sample_count;
+	out->bytes = (double)batch_bytes(&batch);
+	out->raw_bytes = (double)(b.frames - a.frames) * 8;
 	if (out->samples > 0) {
 		out->frames_per_sample = (double)(b.frames - a.frames) / out->samples;
 		out->ns_per_sample = (double)(b.target_ns - a.target_ns) / out->samples;
@@ -218,6 +223,30 @@ static void cost_table(const char *job, pid_t pid, int ms)
 		printf("  %6u %8u%% %8.0f %10.0f %8.1f %12.4f %10.2f %12.0f\n", point[i][0],
 		       point[i][1], c.samples, c.ns_per_sample, c.frames_per_sample,
 		       c.core_share * 100, c.drain_ms, c.drain_bytes_per_s);
+	}
+	sampler_close(s);
+}
+
+/* The fractions of SysOM-AI's table 2: what a period's samples cost, and by how much the kernel's
+ * aggregation reduces them. Without slices, as `sysom record`; sysomd keeps 10 ms apart. */
+static void fraction_table(const char *job, pid_t pid, int ms)
+{
+	static const uint32_t percent[] = {1, 10, 20, 40, 80, 100};
+	struct sampler *s = sampler_for(false);
+	struct cost c;
+
+	ms /= (int)(sizeof(percent) / sizeof(percent[0]));
+	sampler_add(s, (uint32_t)pid, true);
+	settle(s);
+	printf("\n%s: 99 Hz by fraction, drains of %d ms\n", job, ms);
+	printf("  %9s %8s %12s %6s %11s %11s\n", "fraction", "samples", "% of a core", "rows",
+	       "samples/row", "bytes/bytes");
+	for (size_t i = 0; i < sizeof(percent) / sizeof(percent[0]); i++) {
+		c = (struct cost){0};
+		measure_cost(s, 99, percent[i], ms, &c);
+		printf("  %8u%% %8.0f %12.4f %6.0f %11.1f %11.1f\n", percent[i], c.samples,
+		       c.core_share * 100, c.rows, c.rows > 0 ? c.samples / c.rows : 0,
+		       c.bytes > 0 ? c.raw_bytes / c.bytes : 0);
 	}
 	sampler_close(s);
 }
@@ -416,6 +445,10 @@ static void throughput(const char *job, pid_t pid, int ms)
 	    {.name = "after stopping (process removed)", .stopped = true},
 	    {.name = "sampler 10 Hz, 100%", .hz = 10, .percent = 100},
 	    {.name = "sampler 99 Hz, 10% (default)", .hz = 99, .percent = 10},
+	    {.name = "sampler 99 Hz, 1%", .hz = 99, .percent = 1},
+	    {.name = "sampler 99 Hz, 20%", .hz = 99, .percent = 20},
+	    {.name = "sampler 99 Hz, 40%", .hz = 99, .percent = 40},
+	    {.name = "sampler 99 Hz, 80%", .hz = 99, .percent = 80},
 	    {.name = "sampler 99 Hz, 100%", .hz = 99, .percent = 100},
 	    {.name = "sampler 999 Hz, 100%", .hz = 999, .percent = 100},
 	    {.name = "perf record -F 99 --call-graph fp", .perf = "-F 99 --call-graph fp"},
@@ -485,11 +518,12 @@ static void one_job(const char *name, bool torch, int ms)
 		printf("\n%s: did not start\n", name);
 		return;
 	}
-	cost_table(name, pid, ms / 4);
+	cost_table(name, pid, ms / 8);
+	fraction_table(name, pid, ms / 4);
 	off_cpu_cost(pid, ms / 16);
 	if (torch)
 		table_figures(pid);
-	throughput(name, pid, ms * 9 / 16);
+	throughput(name, pid, ms / 2);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

@@ -23,7 +23,10 @@ with tempfile.TemporaryDirectory() as work:
         r" span_(begin|end) .*span=(\d+) depth=(\d+) source=1 name=(.*)", p.stdout)]
     want = [("begin", "0", "0", "forward"), ("begin", "1", "0", "layer"), ("end", "1", "0", ""),
             ("end", "0", "0", ""), ("begin", "0", "1", "overlapping"), ("begin", "0", "0", "attributes"),
-            ("end", "0", "1", ""), ("end", "0", "0", "")]
+            ("end", "0", "1", ""), ("end", "0", "0", ""),
+            ("begin", "0", "0", "execute 3 with 96 tokens"), ("begin", "1", "0", "execute 1 with 1 tokens"),
+            ("end", "1", "0", ""), ("end", "0", "0", ""), ("begin", "0", "0", "execute 2 with 64 tokens"),
+            ("end", "0", "0", "")]
     good = p.returncode == 0 and spans == want
     print(("ok" if good else "not ok") + " 1 - ranges of the real NVTX become spans")
     if not good:
@@ -32,4 +35,18 @@ with tempfile.TemporaryDirectory() as work:
                            NVTX_INJECTION64_PATH="/nonexistent.so"), capture_output=True, text=True)
     good = other.returncode == 0 and not other.stdout
     print(("ok" if good else "not ok") + " 2 - another tool's injection path is left alone")
-print("1..2")
+    with open(f"{work}/x.yaml", "w", encoding="utf-8") as f:
+        f.write("framework: x\nstart: gpu\nspans:\n  - name: execute\n    step: true\n"
+                "    nvtx: 'execute {batch} with {tokens} tokens'\n")
+    subprocess.run([f"{B}/bin/sysom", "spans", "compile", f"{work}/x.yaml", "-o", f"{work}/x.spans"], check=True)
+    p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", f"{work}/caller"],
+                       env=dict(env, SYSOM_SPANS=f"{work}/x.spans", NVTX_STEPS="1"), capture_output=True, text=True,
+                       timeout=60)
+    steps = [line.split(" ", 2)[2] for line in p.stdout.splitlines() if " step_" in line]
+    work_of = [re.search(r"work=(\S+)", line)[1] for line in p.stdout.splitlines() if " step_begin" in line]
+    named = len(re.findall(r" span_begin .* source=1 name=execute\n", p.stdout))
+    good = p.returncode == 0 and len(steps) == 4 and work_of == ["96,3", "64,2"] and named == 2
+    print(("ok" if good else "not ok") + " 3 - texts that a catalogue names are steps with their work")
+    if not good:
+        print("# " + repr((p.returncode, steps, work_of, named, p.stderr)))
+print("1..3")

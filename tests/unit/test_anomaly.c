@@ -204,6 +204,22 @@ static void a_storm_gets_full_windows_then_summaries_then_nothing(void **state)
 	assert_int_equal(got[ANOMALY_COUNT_ONLY], 980);
 }
 
+static void a_spike_says_whose_fault_the_window_is(void **state)
+{
+	struct rig *g = *state;
+	struct window_step s = {.flags = WINDOW_STEP_FLAGGED | WINDOW_STEP_SPIKE};
+	uint8_t id[16] = {1};
+
+	for (int i = 0; i < 5; i++)
+		push(g, true, false);
+	s.step = (struct step){
+	    .index = g->k, .begin_ns = g->k * STEP_NS, .end_ns = (g->k + 1) * STEP_NS};
+	g->k++;
+	assert_int_equal(anomaly_reason(&g->a), WINDOW_COMM);
+	anomaly_push(&g->a, &s, true, id, 1);
+	assert_int_equal(anomaly_reason(&g->a), WINDOW_SELF);
+}
+
 static void tokens_come_back_with_time(void **state)
 {
 	struct rig *g = *state;
@@ -221,6 +237,30 @@ static void tokens_come_back_with_time(void **state)
 	assert_int_equal(anomaly_grant(&g->a, true, t), ANOMALY_SUMMARY);
 	/* a clock that goes back gives nothing */
 	assert_int_equal(anomaly_grant(&g->a, true, 1), ANOMALY_SUMMARY);
+}
+
+static void a_storm_of_small_anomalies_leaves_a_spike_its_evidence(void **state)
+{
+	struct rig *g = *state;
+	unsigned got[3] = {0};
+
+	while (anomaly_grant(&g->a, true, 1) == ANOMALY_FULL)
+		;
+	for (int i = 0; i < 100; i++) {
+		struct window_step s = {.step = {.index = g->k, .begin_ns = g->k * STEP_NS},
+					.flags = WINDOW_STEP_FLAGGED | WINDOW_STEP_SPIKE};
+		uint8_t id[16] = {1};
+
+		s.step.end_ns = ++g->k * STEP_NS;
+		anomaly_push(&g->a, &s, true, id, 1);
+		anomaly_close(&g->a, 1);
+		got[anomaly_grant(&g->a, true, 1)]++;
+		anomaly_reset(&g->a);
+	}
+	assert_int_equal(got[ANOMALY_FULL], 16);
+	push(g, true, true);
+	anomaly_close(&g->a, 1);
+	assert_int_not_equal(anomaly_grant(&g->a, true, 40000000000ull), ANOMALY_COUNT_ONLY);
 }
 
 /* Of 20 ms that each step lost the rank lost `own` itself, too little to be flagged for that. */
@@ -280,7 +320,9 @@ int main(void)
 	    T(a_later_anomaly_is_another_one),
 	    T(an_open_window_can_be_closed_at_the_end),
 	    T(a_storm_gets_full_windows_then_summaries_then_nothing),
+	    T(a_spike_says_whose_fault_the_window_is),
 	    T(tokens_come_back_with_time),
+	    T(a_storm_of_small_anomalies_leaves_a_spike_its_evidence),
 	    T(a_rank_that_loses_half_itself_does_not_only_wait),
 	    T(a_turn_of_a_rank_is_a_window_of_its_own),
 	};

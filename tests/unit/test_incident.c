@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/incident/incident.h"
+#include "analysis/cause/excerpt.h"
 #include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
@@ -1271,6 +1272,174 @@ static void a_window_of_impossible_steps_is_not_sound(void **unused)
 	assert_false(digest_is_sound(&w));
 }
 
+/* ---- spikes ---- */
+
+/* A window of a rank's single spike: 170 ms instead of 10, in that function ("": nobody saw it). */
+static struct incident_change spike(int rank, uint32_t reason, double at_s, const char *function)
+{
+	struct digest like = window("job", rank, reason, at_s, at_s + 0.3), d;
+	struct window_step steps[2] = {
+	    {.expected_ns = 1e7, .expected_self_ns = 1e7},
+	    {.expected_ns = 1e7,
+	     .expected_self_ns = 1e7,
+	     .flags = WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT | WINDOW_STEP_SPIKE}};
+	struct window w = {.rank = like.rank,
+			   .reason = reason,
+			   .begin_ns = like.begin_unix_ns,
+			   .end_ns = like.end_unix_ns,
+			   .steps = steps,
+			   .step_count = 2};
+	struct stack_frame f = {.kind = STACK_FRAME_PYTHON, .line = 41};
+	struct stack_sample sample = {.kind = STACK_ON_CPU, .count = 15, .weight_ns = 150000000};
+	struct incident_change c;
+
+	memcpy(w.id, like.id, sizeof(w.id));
+	memcpy(w.anomaly_id, like.anomaly_id, sizeof(w.anomaly_id));
+	for (int k = 0; k < 2; k++) {
+		steps[k].step =
+		    (struct step){.index = (uint64_t)(at_s * 10) + (uint64_t)k,
+				  .begin_ns = w.begin_ns + (uint64_t)k * 10000000,
+				  .latency_ns = k ? 170000000 : 10000000,
+				  .self_ns = k && reason == WINDOW_SELF ? 170000000 : 10000000};
+		steps[k].step.end_ns = steps[k].step.begin_ns + steps[k].step.latency_ns;
+	}
+	stack_batch_init(&w.stacks, keyed_process());
+	w.rank.pid = sample.pid = sample.tid = 7;
+	sample.time_ns = steps[1].step.begin_ns + 50000000;
+	stack_batch_string(&w.stacks, function, strlen(function), &f.object);
+	stack_batch_stack(&w.stacks, &f, 1, 0, STACK_END_ROOT, &sample.stack);
+	if (*function)
+		stack_batch_sample(&w.stacks, &sample);
+	digest_make(&w, 1000, &d);
+	d.excerpt = excerpt_make(&w, NULL, NULL);
+	assert_int_equal(d.spikes, 1);
+	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
+	excerpt_drop(d.excerpt);
+	stack_batch_fini(&w.stacks);
+	return c;
+}
+
+static json_t *json_of(const struct incident_change *c)
+{
+	json_t *j = incident_set_json(set, c->id, 8, NULL);
+
+	assert_non_null(j);
+	return j;
+}
+
+static void a_single_spike_is_an_incident(void **unused)
+{
+	struct incident_change c = spike(0, WINDOW_SELF, 1, "pad");
+	json_t *j = json_of(&c), *step = json_object_get(j, "slow_step");
+
+	assert_string_equal(text_of(j, "symptom"), "spike");
+	assert_string_equal(ranks_of(j, "ranks"), "0");
+	assert_int_equal(jsonget_number(json_object_get(j, "spikes"), "count"), 1);
+	assert_true(json_is_null(json_object_get(json_object_get(j, "spikes"), "period_s")));
+	assert_string_equal(text_of(step, "function"), "pad");
+	assert_true(json_is_true(json_object_get(step, "spike")));
+	assert_float_equal(jsonget_number(step, "latency_ms"), 170, 1e-9);
+	json_decref(j);
+}
+
+/* Minutes apart, and closed meanwhile. */
+static void equal_spikes_are_one_incident_with_their_period(void **unused)
+{
+	static char closed[4][INCIDENT_ID_BYTES];
+	struct incident_change first = spike(0, WINDOW_SELF, 100, "pad"), c;
+	json_t *j, *spikes;
+
+	for (int k = 1; k < 5; k++) {
+		incident_set_tick(set, T0 + (uint64_t)(100 * k + 60) * S, closed, 4);
+		c = spike(0, WINDOW_SELF, 100 + 100 * k + k % 2, "pad");
+		assert_string_equal(c.id, first.id);
+	}
+	j = json_of(&c);
+	spikes = json_object_get(j, "spikes");
+	assert_string_equal(text_of(j, "symptom"), "spike");
+	assert_int_equal(jsonget_number(spikes, "count"), 5);
+	assert_float_equal(jsonget_number(spikes, "period_s"), 100, 2);
+	assert_int_equal(incident_set_count(set, false), 1);
+	json_decref(j);
+}
+
+static void spikes_at_no_regular_time_have_no_period(void **unused)
+{
+	static const double at[] = {10, 20, 90, 95, 400};
+	struct incident_change c;
+	json_t *j;
+
+	for (int k = 0; k < 5; k++)
+		c = spike(0, WINDOW_SELF, at[k], "pad");
+	j = json_of(&c);
+	assert_int_equal(jsonget_number(json_object_get(j, "spikes"), "count"), 5);
+	assert_true(json_is_null(json_object_get(json_object_get(j, "spikes"), "period_s")));
+	json_decref(j);
+}
+
+static void spikes_in_other_functions_are_other_incidents(void **unused)
+{
+	struct incident_change pad = spike(0, WINDOW_SELF, 1, "pad"),
+			       copy = spike(0, WINDOW_SELF, 3, "copy"), again;
+	struct digest late = window("job", 0, WINDOW_COMM, 4, 4.1);
+
+	assert_string_not_equal(pad.id, copy.id);
+	again = spike(0, WINDOW_SELF, 5, "pad");
+	assert_string_equal(again.id, pad.id);
+	/* a late wake-up between the two */
+	late.flagged = 1;
+	add(late);
+	assert_int_equal(incident_set_count(set, false), 2);
+	again = spike(3, WINDOW_SELF, 60, "copy");
+	assert_string_equal(again.id, copy.id);
+	/* nobody saw what it did: one of its rank's */
+	again = spike(3, WINDOW_SELF, 90, "");
+	assert_string_equal(again.id, copy.id);
+	assert_int_equal(incident_set_count(set, false), 2);
+}
+
+/* In whatever order they arrive. */
+static void ranks_that_waited_join_the_spike_that_they_waited_for(void **unused)
+{
+	struct incident_change c;
+	json_t *j;
+
+	for (int k = 0; k < 3; k++) {
+		double at_s = 100 * k + 1;
+
+		if (k < 2)
+			spike(0, WINDOW_COMM, at_s, "synchronize");
+		c = spike(1, WINDOW_SELF, at_s, "pad");
+		if (k == 2)
+			spike(0, WINDOW_COMM, at_s, "synchronize");
+	}
+	assert_int_equal(incident_set_count(set, false), 1);
+	j = json_of(&c);
+	assert_string_equal(text_of(j, "symptom"), "spike");
+	assert_string_equal(ranks_of(j, "ranks"), "1");
+	assert_string_equal(ranks_of(j, "victims"), "0");
+	assert_int_equal(jsonget_number(json_object_get(j, "spikes"), "count"), 3);
+	json_decref(j);
+}
+
+/* The same windows without the mark of a spike. */
+static void a_single_slow_step_of_counted_work_stays_a_transient(void **unused)
+{
+	struct digest d = window("job", 0, WINDOW_SELF, 1, 2);
+	struct incident_change c;
+	json_t *j;
+
+	d.flagged = 1;
+	d.latency_ns = d.self_ns = 17e7;
+	d.expected_ns = d.expected_self_ns = 1e7;
+	d.self_excess_ns = 16e7;
+	c = add(d);
+	j = json_of(&c);
+	assert_string_equal(text_of(j, "symptom"), "transient");
+	assert_true(json_is_null(json_object_get(j, "spikes")));
+	json_decref(j);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -1326,6 +1495,12 @@ int main(void)
 	    CASE(digests_flagged_steps_and_their_onset),
 	    CASE(a_window_of_impossible_times_or_rank_is_not_sound),
 	    CASE(a_window_of_impossible_steps_is_not_sound),
+	    CASE(a_single_spike_is_an_incident),
+	    CASE(equal_spikes_are_one_incident_with_their_period),
+	    CASE(spikes_at_no_regular_time_have_no_period),
+	    CASE(spikes_in_other_functions_are_other_incidents),
+	    CASE(ranks_that_waited_join_the_spike_that_they_waited_for),
+	    CASE(a_single_slow_step_of_counted_work_stays_a_transient),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

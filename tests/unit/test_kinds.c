@@ -17,7 +17,8 @@
 struct job {
 	struct judge *judge;
 	uint64_t step, now_ns;
-	uint32_t seed, flagged, of_kind;
+	uint32_t seed, flagged, of_kind, spikes;
+	bool stated; /* the job says how much work a step has */
 	uint64_t first_flag, last_flag;
 	struct judge_verdict v; /* of the latest step */
 };
@@ -64,6 +65,7 @@ static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PART
 			 .kernels = 10,
 			 .launches = phase ? 4 : 10,
 			 .collectives = phase ? 0 : 4,
+			 .flags = j->stated ? STEP_FLAG_STATED : 0,
 			 .work_count = 1};
 
 	s.key = steps_key(s.source, phase);
@@ -78,6 +80,7 @@ static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PART
 	s.end_ns = j->now_ns += s.latency_ns;
 	j->v = judge_push(j->judge, &s, 0);
 	j->of_kind += j->v.of_kind;
+	j->spikes += j->v.spike;
 	if (!j->v.flagged)
 		return;
 	if (!j->flagged++)
@@ -468,6 +471,44 @@ static void scaling_time_changes_no_verdict(void **unused)
 		free(k[i]);
 }
 
+/* Requests wait for each step, so a habit of slow ones is no excuse. */
+static void a_spike_of_stated_work_counts_each_time(void **unused)
+{
+	struct job j = job_of(30);
+
+	j.stated = true;
+	recurs(&j, 1000, 100, KINDS_HOST, 160);
+	assert_in_range(j.spikes, 8, 10); /* the first ones are before the model */
+	assert_int_equal(j.flagged, j.spikes);
+	assert_int_equal(j.of_kind, 0);
+	end(&j);
+}
+
+static void work_that_is_only_counted_makes_no_spike(void **unused)
+{
+	struct job j = job_of(31);
+
+	recurs(&j, 1000, 100, KINDS_HOST, 160);
+	assert_int_equal(j.spikes, 0);
+	assert_true(j.of_kind > 5);
+	end(&j);
+}
+
+/* Twice the time may be a slow step like others; a spike is several times as long. */
+static void a_slow_step_of_stated_work_is_no_spike(void **unused)
+{
+	struct job j = job_of(32);
+
+	j.stated = true;
+	usual(&j, 500);
+	slower(&j, KINDS_HOST, 60);
+	assert_true(j.v.flagged);
+	slower(&j, KINDS_HOST, 120);
+	assert_true(j.v.flagged && j.v.spike);
+	assert_int_equal(j.spikes, 1);
+	end(&j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -489,6 +530,9 @@ int main(void)
 	    cmocka_unit_test(a_kind_that_ends_is_reported_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
 	    cmocka_unit_test(scaling_time_changes_no_verdict),
+	    cmocka_unit_test(a_spike_of_stated_work_counts_each_time),
+	    cmocka_unit_test(work_that_is_only_counted_makes_no_spike),
+	    cmocka_unit_test(a_slow_step_of_stated_work_is_no_spike),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -813,7 +813,7 @@ static uint64_t cpu_time_ns(pid_t pid)
 
 /* The weights of a busy process's samples add up to its CPU time, at any rate and fraction. */
 static void check_weight(struct sampler *s, pid_t pid, uint32_t rate_hz, uint32_t fraction_percent,
-			 uint64_t count)
+			 uint64_t weight_ns, uint64_t count)
 {
 	struct stack_batch b;
 	struct tally t;
@@ -830,7 +830,7 @@ static void check_weight(struct sampler *s, pid_t pid, uint32_t rate_hz, uint32_
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
 	print_message("# %u Hz, %u%%: %lu samples weigh %lu ms, CPU time %lu ms\n", rate_hz,
 		      fraction_percent, t.samples, t.weight_ns / 1000000, used / 1000000);
-	assert_int_equal(t.weight_ns, t.samples * (100000000000ull / rate_hz / fraction_percent));
+	assert_int_equal(t.weight_ns, t.samples * weight_ns);
 	assert_true(t.weight_ns > used / 2 && t.weight_ns < used * 3 / 2);
 	stack_batch_fini(&b);
 }
@@ -845,8 +845,26 @@ static void changes_rate_and_fraction(void **state)
 	assert_int_equal(sampler_set_rate(s, 9, 100), -EINVAL);
 	assert_int_equal(sampler_set_rate(s, 99, 0), -EINVAL);
 	let_settle(s);
-	check_weight(s, pid, 999, 20, 80);
-	check_weight(s, pid, 99, 100, 80);
+	check_weight(s, pid, 999, 20, 100000000000ull / 999 / 20, 80);
+	check_weight(s, pid, 99, 100, 1000000000ull / 99, 80);
+	assert_int_equal(sampler_set_rate(s, 999, 100), 0);
+	sampler_remove(s, (uint32_t)pid);
+	stop_target(pid);
+}
+
+/* The fraction holds for all other threads. */
+static void samples_a_recorded_thread_at_every_tick(void **state)
+{
+	struct sampler *s = shared;
+	pid_t pid = start_target("spin");
+
+	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
+	let_settle(s);
+	assert_int_equal(sampler_record_switches(s, (uint32_t)pid, (uint32_t)pid, true), 0);
+	check_weight(s, pid, 499, 1, 1000000000ull / 499, 200);
+	assert_int_equal(sampler_record_switches(s, (uint32_t)pid, (uint32_t)pid, false), 0);
+	let_settle(s);
+	check_weight(s, pid, 999, 50, 100000000000ull / 999 / 50, 80);
 	assert_int_equal(sampler_set_rate(s, 999, 100), 0);
 	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
@@ -1142,8 +1160,8 @@ static int as_copy(void **state)
 	CASE(claims_no_root_before_the_tables), CASES_ANY, CASE(measures_blocked_time),            \
 	    CASE(reports_threads_that_sleep_on), CASE(shows_kernel_stacks),                        \
 	    CASE(loses_nothing_in_the_swap), CASE(changes_rate_and_fraction),                      \
-	    CASE(names_python_frames), CASE(survives_processes_that_end_at_once),                  \
-	    CASE(samples_the_whole_node)
+	    CASE(samples_a_recorded_thread_at_every_tick), CASE(names_python_frames),              \
+	    CASE(survives_processes_that_end_at_once), CASE(samples_the_whole_node)
 
 int main(int argc, char **argv)
 {

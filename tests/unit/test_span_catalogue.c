@@ -13,6 +13,7 @@
 
 #include "model/span_catalogue.h"
 #include "preload/python/span_table.h"
+#include "preload/span_pattern.h"
 
 #define HEAD "framework: f\nstart: import\nspans:\n"
 #define SPAN "  - name: s\n    functions: [\"m:f\"]\n"
@@ -55,7 +56,7 @@ static void says_what_is_wrong_and_where(void **state)
 		"x.yaml:2: start: \"now\" is not one of gpu, import");
 	refused("framework: f\nstart: gpu\nspans: {}\n", "x.yaml:3: spans must be a list");
 	refused("framework: f\nstart: gpu\nspans: []\nspan: []\n", "x.yaml:4: a key: \"span\"");
-	refused(HEAD "  - name: s\n", "x.yaml:4: a span needs a name and functions");
+	refused(HEAD "  - name: s\n", "x.yaml:4: a span needs a name, and functions or nvtx");
 	refused(HEAD SPAN SPAN, "x.yaml:6: there are two spans \"s\"");
 	refused(HEAD SPAN "    process: gpu\n",
 		"x.yaml:6: process: \"gpu\" is not one of any, api");
@@ -218,6 +219,68 @@ static void our_own_catalogues_are_good(void **state)
 	buf_fini(&out);
 }
 
+/* ---- NVTX ---- */
+
+static bool matches(const char *pattern, const char *text, float tokens, float batch)
+{
+	float work[SPAN_WORK_MAX];
+
+	return span_pattern_match(pattern, text, strlen(text), work) && work[0] == tokens &&
+	       work[1] == batch;
+}
+
+static void a_pattern_takes_work_from_a_text(void **state)
+{
+	float work[SPAN_WORK_MAX];
+
+	assert_true(matches("step", "step", 0, 0));
+	assert_true(matches("step {tokens}", "step 512", 512, 0));
+	assert_true(matches("execute_{batch}({tokens})", "execute_8(4096)", 4096, 8));
+	assert_true(
+	    matches("*_{batch}({tokens})*", "execute_context_8(4096)_generation_2(2)", 4096, 8));
+	assert_true(matches("*", "", 0, 0));
+	assert_true(matches("a*b*c", "a-b-b-c", 0, 0));
+	assert_true(matches("{tokens}{batch}", "12", 12, 0) == false);
+	assert_false(matches("step", "steps", 0, 0));
+	assert_false(matches("step", "ste", 0, 0));
+	assert_false(matches("step {tokens}", "step", 0, 0));
+	assert_false(matches("step {tokens}", "step x", 0, 0));
+	assert_false(matches("step {tokens}", "step -3", 0, 0));
+	assert_false(matches("step {tokens}", "step 1234567890123456", 0, 0));
+	/* braces that no compiler lets pass stand for themselves */
+	assert_true(matches("{x}", "{x}", 0, 0));
+	assert_false(span_pattern_match("step {tokens} end", "step 5 en", 9, work));
+	assert_true(work[0] == 0);
+}
+
+static void a_hostile_text_costs_no_more_than_its_length(void **state)
+{
+	static char text[1 << 20];
+	float work[SPAN_WORK_MAX];
+
+	memset(text, 'a', sizeof(text));
+	assert_false(span_pattern_match("*a*a*a*a*a*a*b", text, sizeof(text), work));
+	assert_true(span_pattern_match("*a*", text, sizeof(text), work));
+}
+
+static void compiles_patterns_of_nvtx(void **state)
+{
+	struct buf out;
+
+	assert_int_equal(compile(&out, HEAD "  - name: s\n    step: true\n"
+					    "    nvtx: \"step {tokens} of *\"\n"),
+			 0);
+	assert_int_equal(span_table_parse(&table, (char *)out.data, out.bytes), 0);
+	assert_int_equal(table.nvtx_count, 1);
+	assert_string_equal(table.nvtx[0].pattern, "step {tokens} of *");
+	assert_true(table.rows[table.nvtx[0].row].step);
+	buf_fini(&out);
+	refused(HEAD "  - name: s\n    nvtx: \"step {token}\"\n",
+		"x.yaml:5: nvtx: in \"step {token}\"");
+	refused(HEAD "  - name: s\n    nvtx: [a]\n", "x.yaml:5: nvtx must be one word or text");
+	refused(HEAD "  - name: s\n", "x.yaml:4: a span needs a name, and functions or nvtx");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +290,9 @@ int main(void)
 	    cmocka_unit_test(damaged_tables_are_refused_whole),
 	    cmocka_unit_test(every_damage_is_survived),
 	    cmocka_unit_test(our_own_catalogues_are_good),
+	    cmocka_unit_test(a_pattern_takes_work_from_a_text),
+	    cmocka_unit_test(a_hostile_text_costs_no_more_than_its_length),
+	    cmocka_unit_test(compiles_patterns_of_nvtx),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

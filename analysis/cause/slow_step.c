@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A function counts with the time of what it calls: one that calls a helper for each element is on
+ * every stack, and none of its helpers is on many. So the innermost function that is on at least half of
+ * the stacks is named, not the most frequent leaf. */
+#include "analysis/cause/slow_step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/idmap.h"
+#include "base/keyed.h"
+#include "base/sorted.h"
+#include "base/text/text.h"
+#include "model/thresholds.h"
+
+#define FUNCTIONS_MAX 1024u /* with their lines */
+#define HOLDERS_MAX   32u
+
+struct interval {
+	uint64_t begin_ns, end_ns;
+};
+
+/* A function on stacks of the step's thread, or (line above 0) a line of one. */
+struct function {
+	const char *name;
+	uint32_t line, depth; /* depth: from the root, largest seen */
+	double ns, blocked_ns;
+	uint64_t seen; /* the last stack that was added */
+	bool python;
+};
+
+struct finder {
+	const struct window *w;
+	slow_step_name_fn name;
+	void *arg;
+	const struct window_step *step;
+	struct interval at;
+	uint32_t tid;
+	struct function *function;
+	struct idmap by_name; /* hash of name and line -> function */
+	uint32_t function_count;
+	uint64_t stacks;
+	struct slow_step *out;
+};
+
+const char *slow_step_bound_name(unsigned bound)
+{
+	static const char *const names[] = {"unknown", "cpu", "gpu"};
+
+	return bound < sizeof(names) / sizeof(names[0]) ? names[bound] : "unknown";
+}
+
+static uint64_t overlap(struct interval a, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t from = a.begin_ns > begin_ns ? a.begin_ns : begin_ns;
+	uint64_t to = a.end_ns < end_ns ? a.end_ns : end_ns;
+
+	return to > from ? to - from : 0;
+}
+
+/* Where its latency was measured: on the device, or from mark to mark. */
+static struct interval interval_of(const struct step *s)
+{
+	bool device = s->device_latency_ns && s->source == STEP_SOURCE_AUTO;
+	uint64_t end = device ? s->device_end_ns : s->end_ns;
+
+	return (struct interval){end > s->latency_ns ? end - s->latency_ns : 0, end};
+}
+
+static const struct window_step *worst_of(const struct window *w, const bool *slow)
+{
+	const struct window_step *worst = NULL;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (slow[i] &&
+		    (!worst || window_step_lost_ns(&w->steps[i]) > window_step_lost_ns(worst)))
+			worst = &w->steps[i];
+	return worst;
+}
+
+/* The thread that marked the step, else the first that launched in it, else the main thread. */
+static uint32_t thread_of(const struct window *w, struct interval at)
+{
+	uint32_t launched = 0;
+
+	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
+		const struct record *r = &w->host[i];
+
+		if (r->begin_ns < at.begin_ns || r->begin_ns >= at.end_ns)
+			continue;
+		if (r->kind == RECORD_STEP_BEGIN)
+			return r->thread;
+		if (!launched && (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH ||
+				  r->kind == RECORD_COLL))
+			launched = r->thread;
+	}
+	return launched ? launched : w->rank.pid;
+}
+
+/* ---- spans ---- */
+
+struct span {
+	double slow_ns, usual_ns; /* in the slow step; in all healthy ones */
+	uint32_t depth;
+};
+
+static bool is_healthy(const struct window_step *s)
+{
+	return !(s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED));
+}
+
+static void add_span(const struct finder *f, const struct record *r, struct span *s)
+{
+	const struct window *w = f->w;
+
+	s->slow_ns += (double)overlap(f->at, r->begin_ns, r->end_ns);
+	if (r->seq > s->depth)
+		s->depth = r->seq;
+	for (size_t i = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, r->begin_ns);
+	     i < w->step_count; i++) {
+		struct interval at = interval_of(&w->steps[i].step);
+
+		if (at.begin_ns >= r->end_ns)
+			break;
+		if (is_healthy(&w->steps[i]))
+			s->usual_ns += (double)overlap(at, r->begin_ns, r->end_ns);
+	}
+}
+
+static bool find_span(struct finder *f)
+{
+	const struct window *w = f->w;
+	double lost = window_step_lost_ns(f->step), healthy = 0;
+	struct span *list = calloc((size_t)w->name_count + 1, sizeof(*list)), *best = NULL;
+
+	if (!list)
+		return false;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		healthy += is_healthy(&w->steps[i]);
+	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
+		const struct record *r = &w->host[i];
+
+		if (r->kind == RECORD_SPAN && r->thread == f->tid && r->name &&
+		    r->name < w->name_count && r->end_ns > r->begin_ns)
+			add_span(f, r, &list[r->name]);
+	}
+	for (uint32_t i = 1; i < w->name_count; i++) {
+		struct span *s = &list[i];
+
+		s->usual_ns /= healthy > 0 ? healthy : 1;
+		if (s->slow_ns - s->usual_ns >= thresholds.part.half * lost && s->slow_ns > 0 &&
+		    (!best || s->depth > best->depth))
+			best = s;
+	}
+	if (best) {
+		text_copy(f->out->span, sizeof(f->out->span), w->names[best - list]);
+		f->out->span_ns = best->slow_ns;
+		f->out->span_usual_ns = best->usual_ns;
+	}
+	free(list);
+	return true;
+}
+
+/* ---- functions ---- */
+
+/* NULL: no room. The result is valid until the next call. */
+static struct function *function_of(struct finder *f, const char *name, uint32_t line)
+{
+	uint64_t key = keyed_text(keyed_process(), name) + line;
+	uint32_t at = idmap_get(&f->by_name, key);
+
+	if (at != IDMAP_NONE)
+		return &f->function[at];
+	if (f->function_count == FUNCTIONS_MAX || idmap_put(&f->by_name, key, f->function_count))
+		return NULL;
+	f->function[f->function_count] = (struct function){.name = name, .line = line};
+	return &f->function[f->function_count++];
+}
+
+/* A recursive function counts once per stack. */
+static void function_add(struct finder *f, struct function *e, uint32_t depth, double ns,
+			 bool blocked)
+{
+	if (!e || e->seen == f->stacks)
+		return;
+	e->seen = f->stacks;
+	e->ns += ns;
+	e->blocked_ns += blocked ? ns : 0;
+	if (depth > e->depth)
+		e->depth = depth;
+}
+
+/* The step's thread spent ns on this stack. */
+static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
+{
+	const struct stack_batch *b = &f->w->stacks;
+	const struct stack *st = &b->stacks[stack];
+
+	f->stacks++;
+	f->out->known_ns += ns;
+	for (uint32_t i = st->kernel_count; i < st->count; i++) {
+		const struct stack_frame *frame = &b->frames[st->first + i];
+		const char *name = f->name(f->arg, st->first + i);
+		struct function *e = function_of(f, name, 0);
+
+		if (e)
+			e->python = frame->kind == STACK_FRAME_PYTHON;
+		function_add(f, e, st->count - i, ns, blocked);
+		if (frame->line)
+			function_add(f, function_of(f, name, frame->line), 0, ns, blocked);
+	}
+}
+
+static bool is_mine(const struct finder *f, const struct stack_sample *s)
+{
+	/* a sample has the time of its slice */
+	uint64_t t = s->time_ns + STACK_SLICE_NS / 2;
+
+	return s->kind == STACK_ON_CPU && t >= f->at.begin_ns && t < f->at.end_ns;
+}
+
+static void add_stacks(struct finder *f)
+{
+	const struct stack_batch *b = &f->w->stacks;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+
+		if (s->tid != f->tid || s->stack >= b->stack_count || !is_mine(f, s))
+			continue;
+		f->out->samples += s->count;
+		add_stack(f, s->stack, (double)s->weight_ns, false);
+	}
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+		uint64_t ns = overlap(f->at, s->out_ns, s->in_ns);
+
+		if (s->tid == f->tid && ns && s->stack < b->stack_count &&
+		    !(s->flags & STACK_SWITCH_FOLDED))
+			add_stack(f, s->stack, (double)ns, true);
+	}
+}
+
+/* "pad (utils.py)" and 41 make "pad (utils.py:41)". */
+static void with_line(const char *name, uint32_t line, char *out, size_t bytes)
+{
+	size_t n = strlen(name);
+
+	if (line && n && name[n - 1] == ')')
+		snprintf(out, bytes, "%.*s:%u)", (int)(n - 1), name, line);
+	else
+		text_copy(out, bytes, name);
+}
+
+/* The innermost function that is on at least half of the stacks; NULL: none. */
+static const struct function *innermost(const struct finder *f)
+{
+	const struct function *best = NULL;
+
+	for (uint32_t i = 0; i < f->function_count; i++) {
+		const struct function *e = &f->function[i];
+
+		if (e->line || !*e->name || e->ns < thresholds.part.half * f->out->known_ns)
+			continue;
+		if (!best || e->python > best->python ||
+		    (e->python == best->python && e->depth > best->depth))
+			best = e;
+	}
+	return best;
+}
+
+static uint32_t line_of(const struct finder *f, const char *name)
+{
+	const struct function *best = NULL;
+
+	for (uint32_t i = 0; i < f->function_count; i++) {
+		const struct function *e = &f->function[i];
+
+		if (e->line && (!best || e->ns > best->ns) && !strcmp(e->name, name))
+			best = e;
+	}
+	return best ? best->line : 0;
+}
+
+static bool find_function(struct finder *f)
+{
+	struct slow_step *out = f->out;
+	const struct function *best;
+
+	f->function = calloc(FUNCTIONS_MAX, sizeof(*f->function));
+	if (!f->function)
+		return false;
+	add_stacks(f);
+	best = innermost(f);
+	if (best) {
+		text_copy(out->function_name, sizeof(out->function_name), best->name);
+		with_line(best->name, line_of(f, best->name), out->function, sizeof(out->function));
+		out->function_ns = best->ns;
+		out->blocked_ns = best->blocked_ns;
+	}
+	idmap_fini(&f->by_name);
+	free(f->function);
+	return true;
+}
+
+/* ---- bubbles ---- */
+
+/* Python function and thread of the GIL's holder in a sample; false: none. */
+static bool holder_text(struct finder *f, const struct stack_sample *s, char *out, size_t bytes)
+{
+	const struct stack_batch *b = &f->w->stacks;
+	const struct stack *st = &b->stacks[s->stack];
+	char line[SLOW_STEP_TEXT_BYTES];
+
+	for (uint32_t i = 0; i < st->count; i++) {
+		const struct stack_frame *frame = &b->frames[st->first + i];
+
+		if (frame->kind != STACK_FRAME_PYTHON)
+			continue;
+		with_line(f->name(f->arg, st->first + i), frame->line, line, sizeof(line));
+		snprintf(out, bytes, "%.100s in thread %s", line, stack_batch_text(b, s->comm));
+		return true;
+	}
+	return false;
+}
+
+static void find_holder(struct finder *f, struct interval at, struct slow_step_bubble *out)
+{
+	const struct stack_batch *b = &f->w->stacks;
+	struct finder here = *f;
+	struct holder {
+		char text[SLOW_STEP_TEXT_BYTES];
+		double ns;
+	} list[HOLDERS_MAX];
+	uint32_t n = 0, best = 0;
+
+	here.at = at;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		char text[SLOW_STEP_TEXT_BYTES];
+		uint32_t k = 0;
+
+		if (s->gil != STACK_GIL_HOLDER || s->tid == f->tid || s->stack >= b->stack_count ||
+		    !is_mine(&here, s) || !holder_text(f, s, text, sizeof(text)))
+			continue;
+		while (k < n && strcmp(list[k].text, text))
+			k++;
+		if (k == HOLDERS_MAX)
+			continue;
+		if (k == n) {
+			memcpy(list[n].text, text, sizeof(text));
+			list[n++].ns = 0;
+		}
+		list[k].ns += (double)s->weight_ns;
+		best = list[k].ns > list[best].ns ? k : best;
+	}
+	if (n)
+		memcpy(out->holder, list[best].text, sizeof(out->holder));
+	for (uint32_t i = 0; i < b->switch_count; i++)
+		if (b->switches[i].tid == f->tid && b->switches[i].gil == STACK_GIL_WAITER)
+			out->gil_wait_ns +=
+			    (double)overlap(at, b->switches[i].out_ns, b->switches[i].in_ns);
+}
+
+static void put_bubble(struct slow_step *out, uint64_t offset_ns, uint64_t ns, double least_ns)
+{
+	uint32_t at = out->bubble_count;
+
+	if (!ns || (double)ns < least_ns)
+		return;
+	while (at && out->bubble[at - 1].ns < ns)
+		at--;
+	if (at == SLOW_STEP_BUBBLES_MAX)
+		return;
+	out->bubble_count += out->bubble_count < SLOW_STEP_BUBBLES_MAX;
+	memmove(&out->bubble[at + 1], &out->bubble[at],
+		(out->bubble_count - 1 - at) * sizeof(out->bubble[0]));
+	out->bubble[at] = (struct slow_step_bubble){.offset_ns = offset_ns, .ns = ns};
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct interval *x = a, *y = b;
+
+	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+static bool find_bubbles(struct finder *f)
+{
+	const struct window *w = f->w;
+	double least_ns = thresholds.part.little * window_step_lost_ns(f->step);
+	struct interval *busy = malloc((w->device_count + 1) * sizeof(*busy));
+	uint64_t done = f->at.begin_ns;
+	size_t n = 0;
+
+	if (!busy)
+		return false;
+	for (uint32_t i = 0; w->device && i < w->device_count; i++)
+		if (overlap(f->at, w->device[i].begin_ns, w->device[i].end_ns))
+			busy[n++] = (struct interval){w->device[i].begin_ns, w->device[i].end_ns};
+	qsort(busy, n, sizeof(*busy), by_begin);
+	for (size_t i = 0; i < n; i++) {
+		if (busy[i].begin_ns > done)
+			put_bubble(f->out, done - f->at.begin_ns, busy[i].begin_ns - done,
+				   least_ns);
+		if (busy[i].end_ns > done)
+			done = busy[i].end_ns;
+	}
+	if (n && f->at.end_ns > done)
+		put_bubble(f->out, done - f->at.begin_ns, f->at.end_ns - done, least_ns);
+	free(busy);
+	for (uint32_t i = 0; i < f->out->bubble_count; i++) {
+		struct slow_step_bubble *b = &f->out->bubble[i];
+		uint64_t begin = f->at.begin_ns + b->offset_ns;
+
+		find_holder(f, (struct interval){begin, begin + b->ns}, b);
+	}
+	return true;
+}
+
+bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
+		    struct slow_step *out)
+{
+	struct finder f = {.w = w, .name = name, .arg = arg, .step = worst_of(w, slow), .out = out};
+	const struct step *s;
+
+	memset(out, 0, sizeof(*out));
+	if (!f.step || !(window_step_lost_ns(f.step) > 0))
+		return true;
+	s = &f.step->step;
+	f.at = interval_of(s);
+	f.tid = thread_of(w, (struct interval){s->begin_ns, s->end_ns});
+	out->known = true;
+	out->spike = f.step->flags & WINDOW_STEP_SPIKE;
+	out->bound = !s->kernels		      ? SLOW_STEP_UNKNOWN
+		     : s->flags & STEP_FLAG_CPU_BOUND ? SLOW_STEP_CPU
+						      : SLOW_STEP_GPU;
+	out->index = s->index;
+	out->begin_unix_ns = (int64_t)f.at.begin_ns + w->realtime_offset_ns;
+	out->latency_ns = (double)s->latency_ns;
+	out->expected_ns = text_finite(f.step->expected_ns);
+	if (find_span(&f) && find_function(&f) && find_bubbles(&f))
+		return true;
+	memset(out, 0, sizeof(*out));
+	return false;
+}

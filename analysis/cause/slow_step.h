@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * slow_step.h - what one slow step of a window was about: the span and the function in which the time
+ * went, whether the GPU waited for the host, and who held the GIL while it did.
+ *
+ * Means over steps say nothing about a single spike, so this looks at the step that lost most. Pure.
+ * Trust: the window was decoded; its numbers are checked here. Time: n log n in its records and
+ * samples. Threads: any. Times: nanoseconds. */
+#ifndef SYSOM_ANALYSIS_CAUSE_SLOW_STEP_H
+#define SYSOM_ANALYSIS_CAUSE_SLOW_STEP_H
+
+#include "model/window.h"
+
+#define SLOW_STEP_TEXT_BYTES  160u
+#define SLOW_STEP_BUBBLES_MAX 4u
+
+enum slow_step_bound {
+	SLOW_STEP_UNKNOWN = 0, /* no kernels were seen */
+	SLOW_STEP_CPU = 1,     /* the GPU worked for less than 70% of it: it waits for launches */
+	SLOW_STEP_GPU = 2,
+};
+const char *slow_step_bound_name(unsigned bound); /* "unknown", "cpu", "gpu" */
+
+/* The GPU has nothing to do. */
+struct slow_step_bubble {
+	uint64_t offset_ns, ns; /* offset: from the step's begin */
+	double gil_wait_ns;	/* in it the step's thread waited for the GIL */
+	/* "spin (train.py:12) in thread loader": who else held the GIL in most samples; "": nobody was
+	 * seen */
+	char holder[SLOW_STEP_TEXT_BYTES];
+};
+
+struct slow_step {
+	bool known; /* the window has a step that lost time */
+	bool spike;
+	uint32_t bound; /* enum slow_step_bound */
+	uint64_t index; /* the rank's number of it */
+	int64_t begin_unix_ns;
+	double latency_ns, expected_ns; /* expected 0: not known */
+	/* The innermost span that took at least half of the time lost more than usual; "": none. */
+	char span[SLOW_STEP_TEXT_BYTES];
+	double span_ns, span_usual_ns;
+	/* The innermost function in which the step's thread was for at least half of the time that is
+	 * known, running or blocked, as "pad (utils.py:41)" with the line where it was longest; "": none.
+	 * A Python function if there is one. */
+	char function[SLOW_STEP_TEXT_BYTES];
+	char function_name[SLOW_STEP_TEXT_BYTES]; /* without the line */
+	double function_ns, blocked_ns;		  /* in it; blocked: part of it */
+	double known_ns;			  /* time of which the stack is known */
+	uint32_t samples;			  /* on the CPU, in the step */
+	/* longest first; those that are at least a tenth of the time lost */
+	struct slow_step_bubble bubble[SLOW_STEP_BUBBLES_MAX];
+	uint32_t bubble_count;
+};
+
+/* The name of a frame of the window's stacks, without a line; valid as long as the caller's names. */
+typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
+
+/* slow: for each step of the window, whether it may be the one. false: no memory; *out is then empty. */
+bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
+		    struct slow_step *out);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * span_pattern.h - texts of NVTX ranges that a catalogue names (docs/spans.md): "step {tokens} of *".
+ * Pure; never allocates. Threads: any. */
+#ifndef SYSOM_PRELOAD_SPAN_PATTERN_H
+#define SYSOM_PRELOAD_SPAN_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/span_kind.h"
+
+/* Whether the whole text is as the pattern says. `*` is any run of bytes. `{tokens}`, and each other word
+ * of SPAN_WORKS, is a decimal number, which goes into work. All else stands for itself. Time: at most the
+ * product of both lengths, whatever they hold. work: all 0 if it does not match. */
+bool span_pattern_match(const char *pattern, const char *text, size_t bytes,
+			float work[SPAN_WORK_MAX]);
+
+#endif

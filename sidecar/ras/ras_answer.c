@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The protocol is NCCL's own client's (src/ras/client.cc): lines, and the server closes after the answer to
+ * STATUS. A server that does not know JSON answers its request with something other than OK, and STATUS
+ * then gives text. */
+#include "sidecar/ras/ras_answer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/text/jsonget.h"
+
+#define HASH_BYTES     24 /* shown of a communicator's hash */
+#define FUNCTION_BYTES 24
+#define IN_PROGRESS    7 /* ncclInProgress: an async_error that is none */
+#define NUMBER_MAX     1e15
+
+/* Printable ASCII only: the text goes to logs and terminals. */
+static void put_finding(struct ras_report *r, enum ras_kind kind, const char *text)
+{
+	struct ras_finding *f = &r->finding[r->finding_count];
+
+	if (r->finding_count == RAS_FINDINGS_MAX) {
+		r->findings_cut++;
+		return;
+	}
+	r->finding_count++;
+	f->kind = kind;
+	snprintf(f->text, sizeof(f->text), "%s", text);
+	for (char *at = f->text; *at; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+}
+
+static void note_pid(struct ras_report *r, double pid, const uint32_t *pids, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && i < RAS_PIDS_MAX; i++)
+		if (pids[i] == pid)
+			r->ours |= 1ull << i;
+}
+
+/* ---- JSON ---- */
+
+static double number(const json_t *o, const char *key)
+{
+	double v = jsonget_number(o, key);
+
+	return v >= 0 && v <= NUMBER_MAX ? v : -1;
+}
+
+static void hash_of(const json_t *comm, char out[HASH_BYTES])
+{
+	snprintf(out, HASH_BYTES, "%s", jsonget_text(comm, "hash"));
+}
+
+static double entered(const json_t *rank, const char *function)
+{
+	return number(json_object_get(rank, "collective_counts"), function);
+}
+
+/* The rank that is furthest behind in one function. */
+static void look_behind(struct ras_report *r, const json_t *ranks, const char *function,
+			const char *hash)
+{
+	double most = 0, least = NUMBER_MAX;
+	unsigned behind = 0;
+	json_int_t who = -1;
+	json_t *rank;
+	char text[256];
+	size_t i;
+
+	json_array_foreach (ranks, i, rank)
+		most = entered(rank, function) > most ? entered(rank, function) : most;
+	json_array_foreach (ranks, i, rank) {
+		double n = entered(rank, function);
+
+		if (n < 0 || n >= most)
+			continue;
+		behind++;
+		if (n < least) {
+			least = n;
+			who = (json_int_t)number(rank, "rank");
+		}
+	}
+	if (!behind)
+		return;
+	snprintf(text, sizeof(text),
+		 "rank %" JSON_INTEGER_FORMAT " of %s entered %.*s %.0f times, others %.0f", who,
+		 hash, FUNCTION_BYTES, function, least, most);
+	put_finding(r, RAS_MISMATCH, text);
+}
+
+static void look_at_ranks(struct ras_report *r, const json_t *comm, const uint32_t *pids,
+			  uint32_t pid_count)
+{
+	json_t *ranks = json_object_get(comm, "ranks"), *rank, *count;
+	char hash[HASH_BYTES], text[256];
+	const char *function;
+	size_t i;
+
+	hash_of(comm, hash);
+	json_array_foreach (ranks, i, rank) {
+		const json_t *status = json_object_get(rank, "status");
+		double error = number(status, "async_error"), n = number(rank, "rank");
+
+		r->ranks++;
+		note_pid(r, number(rank, "pid"), pids, pid_count);
+		snprintf(text, sizeof(text), "rank %.0f of %s has the error %.0f", n, hash, error);
+		if (error > 0 && error < IN_PROGRESS)
+			put_finding(r, RAS_ERROR, text);
+		snprintf(text, sizeof(text), "rank %.0f of %s is aborted", n, hash);
+		if (json_is_true(json_object_get(status, "abort_flag")))
+			put_finding(r, RAS_ABORTED, text);
+	}
+	json_object_foreach (json_object_get(json_array_get(ranks, 0), "collective_counts"),
+			     function, count)
+		look_behind(r, ranks, function, hash);
+}
+
+static void look_at_missing(struct ras_report *r, const json_t *comm, const uint32_t *pids,
+			    uint32_t pid_count)
+{
+	json_t *rank;
+	char hash[HASH_BYTES], text[256];
+	size_t i;
+
+	hash_of(comm, hash);
+	json_array_foreach (json_object_get(comm, "missing_ranks"), i, rank) {
+		const json_t *status = json_object_get(rank, "status");
+		bool dead = json_is_true(json_object_get(status, "considered_dead"));
+
+		r->missing++;
+		note_pid(r, number(rank, "pid"), pids, pid_count);
+		snprintf(text, sizeof(text), "rank %.0f of %s (process %.0f on %.40s) %s",
+			 number(rank, "rank"), hash, number(rank, "pid"),
+			 jsonget_text(rank, "host"), dead ? "is dead" : "does not answer");
+		put_finding(r, RAS_MISSING, text);
+	}
+}
+
+static int read_json(const char *text, size_t bytes, const uint32_t *pids, uint32_t pid_count,
+		     struct ras_report *out)
+{
+	json_error_t error;
+	json_t *root = json_loadb(text, bytes, 0, &error), *list, *comm;
+	size_t i;
+
+	list = json_object_get(root, "communicators");
+	if (!json_is_array(list)) {
+		json_decref(root);
+		return -EBADMSG;
+	}
+	out->json = 1;
+	json_array_foreach (list, i, comm) {
+		out->communicators++;
+		look_at_missing(out, comm, pids, pid_count);
+		look_at_ranks(out, comm, pids, pid_count);
+	}
+	json_decref(root);
+	return 0;
+}
+
+/* ---- text ---- */
+
+/* "#0-0 (fa93daea854b060b) MISMATCH", and what the next line says of it. */
+static void look_at_group(struct ras_report *r, const char *line, size_t bytes, const char *next,
+			  size_t next_bytes)
+{
+	static const struct {
+		const char *word;
+		enum ras_kind kind;
+	} words[] = {{"MISMATCH", RAS_MISMATCH},
+		     {"INCOMPLETE", RAS_MISSING},
+		     {"ERROR", RAS_ERROR},
+		     {"ABORT", RAS_ABORTED}};
+	const char *hash = memchr(line, '(', bytes), *end = memchr(line, ')', bytes);
+	char text[256];
+
+	while (next_bytes && *next == ' ') {
+		next++;
+		next_bytes--;
+	}
+	for (size_t i = 0; hash && end > hash && i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!memmem(line, bytes, words[i].word, strlen(words[i].word)))
+			continue;
+		snprintf(text, sizeof(text), "%.*s of %.*s", next_bytes < 64 ? (int)next_bytes : 64,
+			 next, end - hash - 1 < HASH_BYTES ? (int)(end - hash - 1) : HASH_BYTES,
+			 hash + 1);
+		put_finding(r, words[i].kind, text);
+		return;
+	}
+}
+
+static void note_process(struct ras_report *r, const char *line, size_t bytes, const uint32_t *pids,
+			 uint32_t pid_count)
+{
+	static const char word[] = "process ";
+	const char *at = memmem(line, bytes, word, sizeof(word) - 1);
+	double pid = 0;
+
+	for (at = at ? at + sizeof(word) - 1 : line + bytes;
+	     at < line + bytes && *at >= '0' && *at <= '9'; at++)
+		pid = pid * 10 + (*at - '0');
+	if (pid > 0)
+		note_pid(r, pid, pids, pid_count);
+}
+
+static int read_text(const char *text, size_t bytes, const uint32_t *pids, uint32_t pid_count,
+		     struct ras_report *out)
+{
+	const char *end = text + bytes, *at = text;
+
+	if (bytes < 13 || memcmp(text, "NCCL version ", 13))
+		return -EBADMSG;
+	while (at < end) {
+		const char *stop = memchr(at, '\n', (size_t)(end - at)), *next;
+		size_t n = (size_t)((stop ? stop : end) - at), next_bytes;
+
+		next = stop ? stop + 1 : end;
+		stop = next < end ? memchr(next, '\n', (size_t)(end - next)) : NULL;
+		next_bytes = (size_t)((stop ? stop : end) - next);
+		note_process(out, at, n, pids, pid_count);
+		if (n && *at == '#') {
+			out->communicators++;
+			look_at_group(out, at, n, next, next_bytes);
+		}
+		at = next;
+	}
+	return 0;
+}
+
+int ras_answer_read(const char *text, size_t bytes, const uint32_t *pids, uint32_t pid_count,
+		    struct ras_report *out)
+{
+	memset(out, 0, sizeof(*out));
+	while (bytes && (*text == ' ' || *text == '\n')) {
+		text++;
+		bytes--;
+	}
+	if (bytes && *text == '{')
+		return read_json(text, bytes, pids, pid_count, out);
+	return read_text(text, bytes, pids, pid_count, out);
+}
+
+/* ---- the conversation ---- */
+
+static int say(int sock, const char *line)
+{
+	size_t bytes = strlen(line);
+	ssize_t n = write(sock, line, bytes);
+
+	return n == (ssize_t)bytes ? 0 : n < 0 ? -errno : -EAGAIN;
+}
+
+/* Reads a line, byte by byte: what follows it is another answer. Cuts it to the room. */
+static int hear(int sock, char *out, size_t room)
+{
+	size_t at = 0;
+
+	for (size_t n = 0; n < LIMIT_RAS_LINE_BYTES; n++) {
+		char c;
+		ssize_t got = read(sock, &c, 1);
+
+		if (got < 0)
+			return -errno;
+		if (!got || c == '\n') {
+			out[at] = '\0';
+			return got ? 0 : -EPROTO;
+		}
+		if (at + 1 < room)
+			out[at++] = c;
+	}
+	return -EPROTO;
+}
+
+static int hear_all(int sock, char *out, size_t room, size_t *bytes)
+{
+	ssize_t n = 1;
+
+	for (*bytes = 0; n > 0 && *bytes<room; *bytes += n> 0 ? (size_t)n : 0)
+		n = read(sock, out + *bytes, room - *bytes);
+	return n < 0 ? -errno : *bytes == room ? -EFBIG : 0;
+}
+
+static int talk(int sock, char *out, size_t room, size_t *bytes)
+{
+	static const char greeting[] = "SERVER PROTOCOL ";
+	char line[64];
+	int err = say(sock, "CLIENT PROTOCOL 2\n");
+
+	err = err ? err : hear(sock, line, sizeof(line));
+	if (!err && strncmp(line, greeting, sizeof(greeting) - 1))
+		err = -EPROTO;
+	err = err ? err : say(sock, "SET FORMAT json\n");
+	err = err ? err : hear(sock, line, sizeof(line)); /* without OK: text */
+	err = err ? err : say(sock, "STATUS\n");
+	return err ? err : hear_all(sock, out, room, bytes);
+}
+
+int ras_answer_get(int sock, const uint32_t *pids, uint32_t pid_count, struct ras_report *out)
+{
+	char *text = malloc(LIMIT_RAS_BYTES);
+	size_t bytes = 0;
+	int err = text ? talk(sock, text, LIMIT_RAS_BYTES, &bytes) : -ENOMEM;
+
+	err = err ? err : ras_answer_read(text, bytes, pids, pid_count, out);
+	free(text);
+	return err;
+}

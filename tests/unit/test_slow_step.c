@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window of ten steps of 10 ms whose sixth takes 170 ms, because a Python function runs in one of its
+ * spans. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/cause/slow_step.h"
+
+#define MS     1000000ull
+#define STEPS  10u
+#define SLOW   5u
+#define BEGIN  (1000 * MS)
+#define THREAD 7u
+#define OTHER  8u
+
+static const char *const names[] = {"", "Step", "Preprocess", "Forward", "Pad"};
+
+static struct made {
+	struct window w;
+	struct window_step steps[STEPS];
+	struct record host[64], device[64];
+	bool slow[STEPS];
+} m;
+
+static uint64_t begin_of(uint32_t step)
+{
+	return BEGIN + step * 10 * MS + (step > SLOW ? 160 * MS : 0);
+}
+
+static void span(uint32_t name, uint32_t depth, uint64_t begin, uint64_t end)
+{
+	m.host[m.w.host_count++] = (struct record){.kind = RECORD_SPAN,
+						   .thread = THREAD,
+						   .name = name,
+						   .seq = depth,
+						   .begin_ns = begin,
+						   .end_ns = end};
+}
+
+static uint32_t text(const char *s)
+{
+	uint32_t at = 0;
+
+	assert_int_equal(stack_batch_string(&m.w.stacks, s, strlen(s), &at), 0);
+	return at;
+}
+
+/* The functions leaf first, each with its line. */
+static uint32_t stack_of(const char *const *functions, const uint32_t *lines, uint32_t count)
+{
+	struct stack_frame f[8] = {{0}};
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		f[i].kind = STACK_FRAME_PYTHON;
+		f[i].object = text(functions[i]);
+		f[i].file = text("/srv/serve.py");
+		f[i].line = lines[i];
+	}
+	assert_int_equal(stack_batch_stack(&m.w.stacks, f, count, 0, STACK_END_ROOT, &at), 0);
+	return at;
+}
+
+static void sample(uint32_t tid, uint32_t stack, uint64_t t, uint8_t gil)
+{
+	struct stack_sample s = {.time_ns = t / STACK_SLICE_NS * STACK_SLICE_NS,
+				 .weight_ns = 10 * MS,
+				 .tid = tid,
+				 .stack = stack,
+				 .count = 1,
+				 .kind = STACK_ON_CPU,
+				 .gil = gil,
+				 .comm = text("loader")};
+
+	assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
+}
+
+/* Each step has its marks, its spans, a kernel of 3 ms at its begin and one of 2 ms at its end. */
+static void make(void)
+{
+	memset(&m, 0, sizeof(m));
+	stack_batch_init(&m.w.stacks, keyed_process());
+	m.w.steps = m.steps;
+	m.w.host = m.host;
+	m.w.device = m.device;
+	m.w.names = (char **)(uintptr_t)names;
+	m.w.name_count = 5;
+	m.w.step_count = STEPS;
+	m.w.realtime_offset_ns = 5;
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t begin = begin_of(i), end = begin_of(i + 1);
+		bool slow = i == SLOW;
+		struct step s = {.index = 100 + i,
+				 .source = STEP_SOURCE_EXPLICIT,
+				 .begin_ns = begin,
+				 .end_ns = end,
+				 .latency_ns = end - begin,
+				 .kernels = 2,
+				 .flags = slow ? STEP_FLAG_CPU_BOUND : 0};
+
+		m.steps[i] = (struct window_step){
+		    .step = s,
+		    .expected_ns = 10e6,
+		    .flags = slow ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT | WINDOW_STEP_SPIKE : 0};
+		m.slow[i] = slow;
+		m.host[m.w.host_count++] = (struct record){.kind = RECORD_STEP_BEGIN,
+							   .thread = THREAD,
+							   .begin_ns = begin,
+							   .end_ns = begin};
+		span(1, 0, begin, end);
+		span(2, 1, begin, begin + 4 * MS + (slow ? 160 * MS : 0));
+		if (slow)
+			span(4, 2, begin + MS, begin + 161 * MS);
+		span(3, 1, end - 5 * MS, end);
+		m.device[m.w.device_count++] = (struct record){
+		    .kind = RECORD_KERNEL, .begin_ns = begin, .end_ns = begin + 3 * MS};
+		m.device[m.w.device_count++] =
+		    (struct record){.kind = RECORD_KERNEL, .begin_ns = end - 2 * MS, .end_ns = end};
+	}
+}
+
+static void unmake(void)
+{
+	stack_batch_fini(&m.w.stacks);
+}
+
+static const char *name_of(void *arg, uint32_t frame)
+{
+	static char list[64][64];
+	const struct stack_batch *b = &m.w.stacks;
+
+	assert_true(frame < 64);
+	snprintf(list[frame], sizeof(list[frame]), "%s (serve.py)",
+		 stack_batch_text(b, b->frames[frame].object));
+	return list[frame];
+}
+
+static struct slow_step find(void)
+{
+	struct slow_step s;
+
+	assert_true(slow_step_find(&m.w, m.slow, name_of, NULL, &s));
+	return s;
+}
+
+static void names_the_innermost_span_that_took_the_time(void **unused)
+{
+	struct slow_step s;
+
+	make();
+	s = find();
+	assert_true(s.known && s.spike);
+	assert_int_equal(s.index, 100 + SLOW);
+	assert_int_equal(s.begin_unix_ns, begin_of(SLOW) + 5);
+	assert_string_equal(s.span, "Pad");
+	assert_true(s.span_ns == 160e6 && s.span_usual_ns == 0);
+	for (uint32_t i = 0; i < m.w.host_count; i++)
+		if (m.host[i].name == 4)
+			m.host[i].thread = OTHER;
+	s = find();
+	assert_string_equal(s.span, "Preprocess");
+	assert_true(s.span_ns == 164e6 && s.span_usual_ns == 4e6);
+	unmake();
+}
+
+/* pad calls a helper now and then; line 41 is where it is longest. */
+static void names_the_function_with_its_line(void **unused)
+{
+	static const char *const pad[] = {"pad", "step", "main"}, *const helper[] = {"to_int",
+										     "pad", "step",
+										     "main"};
+	static const uint32_t first[] = {40, 12, 3}, second[] = {41, 12, 3},
+			      third[] = {9, 41, 12, 3};
+	uint32_t stack[3];
+	struct slow_step s;
+
+	make();
+	stack[0] = stack_of(pad, first, 3);
+	stack[1] = stack_of(pad, second, 3);
+	stack[2] = stack_of(helper, third, 4);
+	for (uint32_t i = 0; i < 15; i++)
+		sample(THREAD, stack[i % 3], begin_of(SLOW) + 5 * MS + i * 10 * MS,
+		       STACK_GIL_HOLDER);
+	for (uint32_t i = 0; i < 30; i++) /* elsewhere, and another thread's */
+		sample(i % 2 ? OTHER : THREAD, stack[2], begin_of(i % 2 ? SLOW : 1),
+		       STACK_GIL_NONE);
+	s = find();
+	assert_string_equal(s.function, "pad (serve.py:41)");
+	assert_string_equal(s.function_name, "pad (serve.py)");
+	assert_int_equal(s.samples, 15);
+	assert_true(s.function_ns == 150e6 && s.blocked_ns == 0 && s.known_ns == 150e6);
+	unmake();
+}
+
+static void counts_what_it_waited_in(void **unused)
+{
+	static const char *const wait[] = {"recv", "step"};
+	static const uint32_t lines[] = {88, 12};
+	struct stack_switch blocked = {.out_ns = begin_of(SLOW) + 2 * MS,
+				       .in_ns = begin_of(SLOW) + 400 * MS,
+				       .tid = THREAD,
+				       .count = 1};
+	struct slow_step s;
+
+	make();
+	blocked.stack = stack_of(wait, lines, 2);
+	assert_int_equal(stack_batch_switch(&m.w.stacks, &blocked), 0);
+	s = find();
+	assert_string_equal(s.function, "recv (serve.py:88)");
+	assert_true(s.blocked_ns == 168e6 && s.function_ns == s.blocked_ns);
+	assert_int_equal(s.samples, 0);
+	unmake();
+}
+
+static void tells_who_held_the_gil_while_the_gpu_waited(void **unused)
+{
+	static const char *const spin[] = {"spin", "run"};
+	static const uint32_t lines[] = {17, 5};
+	struct stack_switch blocked = {.out_ns = begin_of(SLOW) + 4 * MS,
+				       .in_ns = begin_of(SLOW) + 104 * MS,
+				       .tid = THREAD,
+				       .count = 1,
+				       .gil = STACK_GIL_WAITER,
+				       .stack = STACK_SWITCH_NO_STACK};
+	struct slow_step s;
+
+	make();
+	sample(OTHER, stack_of(spin, lines, 2), begin_of(SLOW) + 50 * MS, STACK_GIL_HOLDER);
+	assert_int_equal(stack_batch_switch(&m.w.stacks, &blocked), 0);
+	s = find();
+	assert_int_equal(s.bound, SLOW_STEP_CPU);
+	assert_int_equal(s.bubble_count, 1);
+	assert_int_equal(s.bubble[0].offset_ns, 3 * MS);
+	assert_int_equal(s.bubble[0].ns, 165 * MS);
+	assert_true(s.bubble[0].gil_wait_ns == 100e6);
+	assert_string_equal(s.bubble[0].holder, "spin (serve.py:17) in thread loader");
+	m.steps[SLOW].step.flags = 0;
+	assert_int_equal(find().bound, SLOW_STEP_GPU);
+	m.steps[SLOW].step.kernels = 0;
+	assert_int_equal(find().bound, SLOW_STEP_UNKNOWN);
+	unmake();
+}
+
+static void without_a_slow_step_there_is_nothing_to_tell(void **unused)
+{
+	make();
+	m.slow[SLOW] = false;
+	assert_false(find().known);
+	m.slow[0] = true; /* it lost no time */
+	assert_false(find().known);
+	m.w.step_count = 0;
+	assert_false(find().known);
+	unmake();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(names_the_innermost_span_that_took_the_time),
+	    cmocka_unit_test(names_the_function_with_its_line),
+	    cmocka_unit_test(counts_what_it_waited_in),
+	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
+	    cmocka_unit_test(without_a_slow_step_there_is_nothing_to_tell),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
