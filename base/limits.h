@@ -42,7 +42,7 @@
 /* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
  * of ten thousand would take minutes. */
 #define LIMIT_NODE_REQUESTS 65536u
-/* Events drained from one process before the next one gets its turn (fairness). */
+/* Events drained from one process of a user before the next user gets a turn (fairness). */
 #define LIMIT_DRAIN_BATCH 4096
 /* Connections to the attach socket that have not sent a hello yet; a job's processes connect
  * together. */
@@ -222,23 +222,22 @@
 /* Findings without windows that wait for the committer: a fleet with 1,000 jobs in trouble at
  * once. */
 #define LIMIT_COMMIT_FINDINGS 1024u
-/* Alerts that fire at a time; Alertmanager's own pages become useless far below. */
+/* Alerts that fire at a time; Alertmanager's pages become useless far earlier. */
 #define LIMIT_ALERTS 1024u
 /* Findings per incident: a few slow ranks, found one by one. */
 #define LIMIT_INCIDENT_FINDINGS 32u
-/* Window summaries (analysis/cause/excerpt.h), some 50 KB each, of all live incidents. */
+/* Excerpts (analysis/cause/excerpt.h), some 50 KB each, of all live incidents. */
 #define LIMIT_INCIDENT_EXCERPT_BYTES (200u << 20)
 /* Ranks per incident that a diagnosis examines: this many suspects, and this many peers. */
 #define LIMIT_VERDICT_RANKS 32u
-/* What a window summary keeps: the largest by time. Longer mangled names are cut. */
+/* What an excerpt keeps: the largest by time. Longer mangled names are cut. */
 #define LIMIT_EXCERPT_FUNCTIONS	 256u
 #define LIMIT_EXCERPT_KERNELS	 192u
 #define LIMIT_EXCERPT_NAME_BYTES 1024u
 #define LIMIT_EXCERPT_POOL_BYTES (512u << 10)
-/* Collectives per window summary, 32 bytes each. If there are more, it keeps one in 2, 4, 8 ... */
+/* Collectives per excerpt, 32 bytes each. If there are more, it keeps one in 2, 4, 8 ... */
 #define LIMIT_EXCERPT_COLLECTIVES 1024u
-/* Collectives of all window summaries that split one ledger's communication: some milliseconds of
- * work. */
+/* Collectives of all excerpts that split one ledger's communication: some milliseconds of work. */
 #define LIMIT_COLL_SPLIT 65536u
 /* OS signals listed per incident: with several culprits, the strongest. */
 #define LIMIT_INCIDENT_SIGNALS 128u

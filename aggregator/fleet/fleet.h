@@ -3,7 +3,7 @@
  * makes of them: findings, and requests for windows. Soft state: in memory only, rebuilt from beats
  * within 60 s of a start. Baselines of earlier runs are on disk (baselines.h).
  *
- * Which claims are trusted (INV-6; docs/aggregator.md): a rank belongs to a job, which belongs to a
+ * Which claims are trusted (INV-6; docs/fleet.md): a rank belongs to a job, which belongs to a
  * user (base/job_key.h), and to the node that named it first, as long as that node sends beats. The
  * same rank from another node is quarantined: shown and counted, compared with nobody. A node's
  * messages must use the connection of its beats. A rank beyond the job's world size, or with
@@ -123,8 +123,8 @@ void fleet_sources(struct fleet *f, struct incident_sources *out);
 /* ---- for the API ---- */
 
 /* Finds the key of a job from its key or name, among known jobs, else among the series with
- * baselines. Of several runs of a series, the newest. The number of series: several users may have
- * a job of that name. */
+ * baselines; the newest run if a series has several. Returns the number of series with that name,
+ * because several users may have one. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Number of living ranks of a job. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);
@@ -143,8 +143,8 @@ void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t 
 			 struct metrics *m);
 /* {"jobs":[...]} by name: size, roles, run. */
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
-/* {"nodes":[...]}, in no order: version, certificate, when it was heard last. For those who see all
- * jobs; job of the page is not used. */
+/* {"nodes":[...]}, in no order: version, certificate, when the last beat came. For users who see
+ * all jobs; the page's job is not used. */
 int fleet_nodes_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* The following return owned JSON; NULL: not found, or no memory. */
 /* {"job","roles":[...],"clocks":[...]} */

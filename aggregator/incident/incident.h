@@ -3,7 +3,7 @@
  * read.
  *
  * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns).
- * Otherwise it joins the one that has earlier windows of the same anomaly, or founds one. A window
+ * Otherwise it joins the one that has earlier windows of the same anomaly, or opens a new one. A window
  * that closes the gap between two incidents merges them; the older keeps its id. The order of
  * arrival does not matter. Once a rank has been slow for seconds, a window must nearly touch the
  * time of ranks that were slow themselves: a fault that begins later is another incident, even if

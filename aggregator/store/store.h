@@ -92,8 +92,8 @@ int store_largest_job(struct store *s, char job[WIRE_TEXT_BYTES], uint64_t *byte
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);
 
-/* For users: `who` sees only the jobs that http_user_sees_job allows; NULL sees all. What is
- * hidden is answered like what does not exist. */
+/* For users: `who` sees only the jobs that http_user_sees_job allows; NULL sees all. Hidden jobs are
+ * treated as if they did not exist. */
 
 struct store_list {
 	const struct http_user *who;

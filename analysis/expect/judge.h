@@ -71,8 +71,7 @@ size_t judge_memory_bytes(const struct judge_config *c);
 struct judge *judge_init(void *memory, const struct judge_config *c);
 /* The next step. stalled_ns: how long the whole host stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
-/* With the latest step it is certain that steps have more work for good; NULL: it is not, or was
- * before. */
+/* The growth of work that the latest step has made certain; NULL: none, or it was certain before. */
 const struct growth_change *judge_growth(const struct judge *j);
 /* Before the first step: learns a step that an earlier judge of the same rank found healthy. Kinds
  * of steps are not restored. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * steps.h - finds the steps of one process on its launch timeline, and accounts their time.
+ * steps.h - finds the steps of one process on its launch timeline, and accounts for their time.
  *
  * A boundary lies at the end of a step's last launch. Host idle time after it belongs to the next
  * step. So steps tile the timeline: step k runs from boundary k-1 to boundary k. The source is

@@ -365,7 +365,7 @@ CASES = [
     Case("copies", "300 more copies from the host to the device", "gpu-copy", (Order("copies count=300"),)),
     Case("copy_link", "copies at 150 MB a second, from the first step on", "gpu-copy",
          from_start=("--env", "{rank}:SIM_COPY_MBPS=150")),
-    Case("variant_always", "another variant of one kernel, 30% slower, from the first step on: only the peers tell",
+    Case("variant_always", "another variant of one kernel, 30% slower, from the first step on: only the peers show it",
          "gpu-variant", named=("64x64",), from_start=(
              "--rank-does", "{rank} variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=30")),
     Case("kernel", "one kernel takes 60% longer", "gpu-kernel",
