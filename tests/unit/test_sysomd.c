@@ -847,14 +847,17 @@ static void a_command_in_a_reply_is_answered_with_the_window(void **state)
 	assert_in_range(g->sink.windows[0].step_count, 9, 12);
 }
 
-static uint64_t status_number(struct rig *g, const char *key)
+/* The first such number in this section of the status. */
+static uint64_t status_number(struct rig *g, const char *section, const char *key)
 {
-	char text[65536], quoted[64];
+	char text[65536], begin[64], quoted[64];
 	const char *p;
+
+	snprintf(begin, sizeof(begin), "\"%s\":", section);
 
 	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
 	if (http(g, false, "GET /api/v1/status", text, sizeof(text)) != 200 ||
-	    !(p = strstr(text, quoted)))
+	    !(p = strstr(text, begin)) || !(p = strstr(p, quoted)))
 		return 0;
 	return strtoull(p + strlen(quoted), NULL, 10);
 }
@@ -884,7 +887,9 @@ static void order(struct rig *g, uint32_t kind, int32_t rank, uint64_t begin_ns,
 
 static bool all_taken(struct rig *g)
 {
-	return status_number(g, "windows") + status_number(g, "windows_bounded") == 9;
+	return status_number(g, "asked", "windows") +
+		   status_number(g, "asked", "windows_bounded") ==
+	       9;
 }
 
 static bool is_looked_at(struct rig *g)
@@ -899,7 +904,7 @@ static bool is_looked_at(struct rig *g)
 
 static bool has_nobody(struct rig *g)
 {
-	return status_number(g, "nobody") == 1;
+	return status_number(g, "asked", "nobody") == 1;
 }
 
 /* Nine windows where four are granted at once; commands that make no sense; a closer look. */
@@ -919,30 +924,30 @@ static void commands_are_bounded_and_counted(void **state)
 	order(g, WIRE_COMMAND_WINDOW, 3, begin_ns, UINT64_MAX, "x");
 	order(g, WIRE_COMMAND_HOLD, 4, begin_ns, begin_ns + 1, "x");
 	assert_true(until(has_nobody, g));
-	assert_int_equal(status_number(g, "unknown"), 1);
-	assert_int_equal(status_number(g, "bad"), 2);
+	assert_int_equal(status_number(g, "asked", "unknown"), 1);
+	assert_int_equal(status_number(g, "asked", "bad"), 2);
 	for (uint64_t i = 0; i < 9; i++)
 		order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + i * STEP_NS,
 		      begin_ns + (i + 5) * STEP_NS, "the asker's own");
 	assert_true(until(all_taken, g));
-	granted = status_number(g, "windows");
+	granted = status_number(g, "asked", "windows");
 	assert_in_range(granted, 4, 6); /* the bucket fills by one every ten seconds */
 	for (unsigned i = 0; i < windows(g); i++)
 		assert_memory_equal(g->sink.windows[i].anomaly_id, "the asker's own", 16);
 	assert_false(is_looked_at(g));
 	order(g, WIRE_COMMAND_SUSPECT, 3, 0, clock_monotonic_ns() + 60000 * MS, "x");
 	assert_true(until(is_looked_at, g));
-	assert_int_equal(status_number(g, "suspects"), 1);
+	assert_int_equal(status_number(g, "asked", "suspects"), 1);
 }
 
 static bool is_kept(struct rig *g)
 {
-	return status_number(g, "holds_kept") == 1;
+	return status_number(g, "asked", "holds_kept") == 1;
 }
 
 static bool has_judged_600(struct rig *g)
 {
-	return status_number(g, "steps") >= 600;
+	return status_number(g, "ranks", "steps") >= 600;
 }
 
 /* 512 steps are remembered: what is held comes with its steps all the same. */
@@ -965,7 +970,7 @@ static void a_held_stretch_outlives_what_is_remembered(void **state)
 	assert_true(until(has_window, g));
 	assert_in_range(g->sink.windows[0].step_count, 9, 12);
 	assert_in_range(g->sink.windows[0].device_count, 9 * STEP_KERNELS, 11 * STEP_KERNELS);
-	assert_int_equal(status_number(g, "holds_used"), 1);
+	assert_int_equal(status_number(g, "asked", "holds_used"), 1);
 }
 
 /* One message from sysomd; attach_connect leaves the socket non-blocking. */
