@@ -171,6 +171,11 @@ def check_slow_step(stack, work):
         return [i for i in stack.incidents("slow")
                 if json.loads(stack.get("SYSOM_URL", f"/api/v1/incidents/{i['id']}"))["windows"]]
     tap.ok(bool(wait_for(2 * SETTLED_S, with_windows)), "slow step: the incident has the windows of that time")
+    traced = wait_for(SETTLED_S, with_windows)
+    stack.sysom("trace", traced[0]["id"], "-o", f"{work}/slow.pftrace")
+    tracks = subprocess.run(f"protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto <{work}/slow.pftrace | "
+                            "grep -c 'name: \"request [0-9a-f]*\"'", shell=True, capture_output=True, text=True, check=False)
+    tap.ok(int(tracks.stdout or 0) > 1, "slow step: each request is a track of the trace", tracks)
     shown = stack.sysom("requests", "slow", "--once")
     tap.ok(shown.returncode == 0 and all(i["id"] in shown.stdout for i in incidents[:1]) and sorted(late)[0] in shown.stdout,
            "slow step: sysom requests JOB names request and incident", shown.stdout)
