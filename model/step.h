@@ -51,9 +51,17 @@ struct step {
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* device_end_ns minus the previous step's; 0: unknown, and on
+	uint64_t device_latency_ns; /* from the previous step's device_end_ns to its own; marked
+				     * steps: from their own begin, if that is later, and to
+				     * their mark, if that is later; 0: unknown, and on
 				     * the wire also if it is not latency_ns */
 };
+
+/* Whether latency_ns is the time until device_end_ns; else until end_ns. */
+static inline bool step_ends_on_device(const struct step *s)
+{
+	return s->source != STEP_SOURCE_EXPLICIT && s->device_latency_ns;
+}
 
 /* Device time per step and kernel name. For explanations and the 30-minute summaries. */
 struct step_kernel {

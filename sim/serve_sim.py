@@ -31,13 +31,15 @@ import _ctypes  # noqa: E402,F401  an extension module after the package, as tor
 def options():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=30)
+    p.add_argument("--warm-up", type=float, default=1.0, help="seconds before the first request, as real engines take")
     p.add_argument("--workers", type=int, default=2, help="tensor-parallel ranks of each engine")
     p.add_argument("--split", action="store_true", help="one engine for prompts, one that decodes")
     p.add_argument("--speculate", type=int, default=0, help="tokens that a draft proposes")
     p.add_argument("--synchronous", action="store_true", help="schedule a step when the one before has ended")
     p.add_argument("--traffic", help="CSV of arrivals and token counts; without it they are drawn")
     p.add_argument("--requests-per-second", type=float, default=2.0)
-    p.add_argument("--tokens-scale", type=float, default=0.4, help="token counts are multiplied by this")
+    p.add_argument("--prompt-scale", type=float, default=0.4, help="prompts are so many times as long")
+    p.add_argument("--output-scale", type=float, default=0.4, help="answers are so many times as long")
     p.add_argument("--blocks", type=int, default=8192, help="of the key-value cache")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--fault", action="append", default=[], type=Fault.parse)
@@ -75,7 +77,7 @@ def recorded(path):
 
 def arrivals(o):
     for gap, prompt, output in recorded(o.traffic) if o.traffic else drawn(o.seed):
-        yield (gap / o.requests_per_second, max(1, int(prompt * o.tokens_scale)), max(1, int(output * o.tokens_scale)))
+        yield (gap / o.requests_per_second, max(1, int(prompt * o.prompt_scale)), max(1, int(output * o.output_scale)))
 
 
 class Server:
@@ -115,6 +117,7 @@ class Server:
         loop.add_signal_handler(signal.SIGUSR1, over.set)
         for engine in self.engines:
             engine.start()
+        await asyncio.sleep(o.warm_up)
         loop.call_later(o.seconds, over.set)
         ended, tasks = asyncio.ensure_future(over.wait()), set()
         rng, due = random.Random(o.seed + 1), loop.time()
@@ -134,7 +137,7 @@ class Server:
 def main():
     o = options()
     server = Server(o)
-    server.truth.write(job="serve", start_ns=server.start_ns, workers=o.workers, split=o.split, seed=o.seed)
+    server.truth.write(job="serve", pid=os.getpid(), start_ns=server.start_ns, workers=o.workers, split=o.split, seed=o.seed)
     print(f"serve_sim: ready, pid {os.getpid()}", file=sys.stderr, flush=True)
     asyncio.run(server.run(o))
     for engine in server.engines:

@@ -204,7 +204,7 @@ static int add_step(struct work *k, const struct window *w, const struct window_
 {
 	struct ledger *to = healthy ? &out->healthy : &out->slow;
 	const struct step *s = &ws->step;
-	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
+	uint64_t end = step_ends_on_device(s) ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
 	uint32_t first, last;
 

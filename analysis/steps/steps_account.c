@@ -314,6 +314,13 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 	out->key = steps_key(p->source, p->phase);
 }
 
+/* A marked step also lasts until its mark: after the GPU's work the host may have to finish it. */
+static uint64_t step_end(const struct cover *all, const struct step *out)
+{
+	return out->source == STEP_SOURCE_EXPLICIT && out->end_ns > all->end_ns ? out->end_ns
+										: all->end_ns;
+}
+
 /* An automatic step lasts from the end of the GPU's work for the step before to the end of its own,
  * because the host may run ahead; or from its begin, if the GPU was idle then: between two marked
  * steps an engine waits for requests. A marked step lasts from mark to mark. */
@@ -324,9 +331,9 @@ static void set_latencies(struct steps *s, const struct cover *all, struct step 
 		if (s->device_end_last_ns && all->end_ns > s->device_end_last_ns &&
 		    !(out->flags & (STEP_FLAG_FIRST | STEP_FLAG_INCOMPLETE)))
 			out->device_latency_ns =
-			    all->end_ns - (s->device_end_last_ns > out->begin_ns
-					       ? s->device_end_last_ns
-					       : out->begin_ns);
+			    step_end(all, out) - (s->device_end_last_ns > out->begin_ns
+						      ? s->device_end_last_ns
+						      : out->begin_ns);
 		if (all->end_ns > s->device_end_last_ns)
 			s->device_end_last_ns = all->end_ns;
 	}

@@ -127,7 +127,7 @@ static void side_make(struct side *out, const struct trace_rank *r, const struct
 		      const char *what)
 {
 	/* the GPU's latency counts from the end of the step before */
-	bool device = s->step.device_latency_ns && s->step.device_end_ns > s->step.latency_ns;
+	bool device = step_ends_on_device(&s->step) && s->step.device_end_ns > s->step.latency_ns;
 
 	*out = (struct side){.r = r, .step = s, .what = what};
 	out->end_ns = device ? s->step.device_end_ns : s->step.end_ns;

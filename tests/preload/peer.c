@@ -156,9 +156,9 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		break;
 	case EVENT_STEP_BEGIN:
 	case EVENT_STEP_END:
-		printf("index=%u count=%u work=%g,%g phase=%s", e->step.index, e->step.work_count,
-		       e->step.work[0], e->step.work[1],
-		       ring_reader_name(p->reader, e->step.phase));
+		printf("index=%u count=%u work=%g,%g more=%g,%g phase=%s", e->step.index,
+		       e->step.work_count, e->step.work[0], e->step.work[1], e->step.work[2],
+		       e->step.work[3], ring_reader_name(p->reader, e->step.phase));
 		break;
 	case EVENT_SPAN_BEGIN:
 	case EVENT_SPAN_END:

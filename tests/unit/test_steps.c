@@ -127,18 +127,21 @@ static void device_latency_begins_with_the_step_if_the_gpu_was_idle(void **state
 	struct rig *r = rig_new(NULL);
 	uint64_t at;
 
-	for (int i = 0; i < 3; i++) {
-		r->now += i == 1 ? 500000000 : 100;
+	for (int i = 0; i < 4; i++) {
+		r->now += i & 1 ? 500000000 : 100;
 		mark(r, RECORD_STEP_BEGIN);
 		at = launch(r, 1, 10, 5);
-		device(r, RECORD_KERNEL, at, i < 2 ? at + 20 : at + 1000000,
-		       i < 2 ? at + 1000000 : at + 2000000, 1);
+		device(r, RECORD_KERNEL, at, i != 2 ? at + 20 : at + 1000000,
+		       i != 2 ? at + 1000000 : at + 2000000, 1);
+		r->now += i == 3 ? 6000000 - 5 : 0;
 		mark(r, RECORD_STEP_END);
 	}
 	finish(r);
-	assert_int_equal(r->count, 3);
+	assert_int_equal(r->count, 4);
 	assert_int_equal(r->got[1].device_latency_ns, 1000010);
 	assert_int_equal(r->got[1].self_ns, 1000010);
+	/* after the GPU, its host worked on for 5 ms */
+	assert_int_equal(r->got[3].self_ns, 6000010);
 	assert_int_equal(r->got[2].device_latency_ns,
 			 r->got[2].device_end_ns - r->got[1].device_end_ns);
 	rig_free(r);

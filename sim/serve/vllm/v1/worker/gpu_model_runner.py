@@ -65,7 +65,10 @@ class GPUModelRunner:
         self.gpu.synchronize()
         self.truth.write(worker_step=scheduler_output.number, engine=self.vllm_config.engine, rank=self.rank,
                          pid=os.getpid(), begin_ns=begin, end_ns=time.monotonic_ns(),
-                         tokens=scheduler_output.total_num_scheduled_tokens, batch=len(req_ids))
+                         tokens=scheduler_output.total_num_scheduled_tokens, batch=len(req_ids),
+                         context=sum(scheduler_output.scheduled_cached_reqs.num_computed_tokens),
+                         drafts=sum(map(len, scheduler_output.scheduled_spec_decode_tokens.values())),
+                         expected_ns=int(self._expected(scheduler_output)))
         return output
 
     def _update_states(self, scheduler_output):
@@ -110,6 +113,13 @@ class GPUModelRunner:
             self._kernel("gemm_f16_128x256_tn(mlp)", 0.55 * layer, (32 * blocks, 1, 1))
             self.gpu.allreduce(tokens * 8192)
             self.gpu.join_comm()
+
+    def _expected(self, scheduler_output):
+        """What the kernels take without a fault."""
+        config = self.vllm_config
+        context = sum(self.requests[r][1] for r in scheduler_output.num_scheduled_tokens)
+        return config.base_ns + scheduler_output.total_num_scheduled_tokens * config.token_ns + \
+            context * config.context_ns + 170_000 + 400_000 * config.num_speculative_tokens
 
     def _sample(self, req_ids, scheduler_output):
         self.gpu.kernel("sampling_kernel(float*)", 150_000, (len(req_ids), 1, 1))
