@@ -246,9 +246,9 @@ static void print_request(const json_t *r, const json_t *objectives)
 	       term_count(jsonget_number(r, "prompt_tokens")));
 	printf(" %s new\n", term_count(jsonget_number(r, "output_tokens")));
 	put_objective(r, objectives, "time to first token", "ttft_ms", "ttft_violated");
-	put_layer("api", r, NULL, "queued_ms");
+	put_layer("api", r, NULL, "handed_ms");
 	putchar('\n');
-	put_layer("queue", r, json_is_number(json_object_get(r, "queued_ms")) ? "queued_ms" : NULL,
+	put_layer("queue", r, json_is_number(json_object_get(r, "handed_ms")) ? "handed_ms" : NULL,
 		  "scheduled_ms");
 	putchar('\n');
 	put_layer("prefill", r, "scheduled_ms", "first_ms");
@@ -287,7 +287,7 @@ static json_t *violations_of(const struct client *c, const char *id)
 
 static int show_request(const struct options *o, const struct client *c, const char *text)
 {
-	char id[17], path[64];
+	char id[17], path[512];
 	struct client_error e;
 	struct client control;
 	uint8_t digits[8];
@@ -302,6 +302,7 @@ static int show_request(const struct options *o, const struct client *c, const c
 	if (commands_control(o, &control))
 		return EXIT_USAGE;
 	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
+	commands_add_job(o, path, sizeof(path));
 	node = commands_node_get(o, &control, path, &e);
 	list = json_object_get(node, "requests");
 	violations = violations_of(c, id);

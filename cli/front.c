@@ -35,6 +35,7 @@ static int become_full(void)
 
 FULL(cmd_status_main)
 FULL(cmd_top_main)
+FULL(cmd_requests_main)
 FULL(cmd_incidents_list)
 FULL(cmd_incidents_show)
 FULL(cmd_control_off)

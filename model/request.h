@@ -2,8 +2,8 @@
  * request.h - requests of a serving job: what a node reports of them, and the record of one that
  * missed an objective.
  *
- *   arrival --api--> queued --queue--> scheduled --prefill--> first token --decode--> last token
- *                                                                        \--output--> delivered
+ *   arrival --api--> handed over --queue--> scheduled --prefill--> first token --decode--> last token
+ *                                                                          \--output--> delivered
  *
  * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: made
  * from what the job's processes say; the node bounds it. */
@@ -15,7 +15,7 @@
 
 enum request_phase {
 	REQUEST_PHASE_NONE,
-	REQUEST_API,	 /* from its arrival until the engine has it */
+	REQUEST_API,	 /* from its arrival until the API process hands it to the engine */
 	REQUEST_QUEUE,	 /* until its first step begins */
 	REQUEST_PREFILL, /* until its first token */
 	REQUEST_DECODE,	 /* in the steps after that */

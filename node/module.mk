@@ -10,3 +10,4 @@ node_NEEDS := ring wire analysis
 $(call unit,node,test_journal test_clockmap test_join test_join_align test_join_numbers test_anomaly \
 	test_canary test_windows test_recorder test_beats test_analysis_log test_links test_request_table)
 $(call fuzz,node,fuzz_join fuzz_requests)
+$(call bench,node,bench_requests)

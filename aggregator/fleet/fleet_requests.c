@@ -13,12 +13,13 @@
 #include "base/text/text.h"
 #include "model/request.h"
 
-#define NODES_MAX  64u
-#define GROUPS_MAX 16u
-#define RECENT_MAX 64u
-#define PERIOD_NS  60000000000ull   /* of one of the two histograms */
-#define QUIET_NS   600000000000ull  /* a group without news for so long has ended */
-#define AGE_MAX_NS 3600000000000ull /* an older time of a node is none */
+#define NODES_MAX   64u
+#define GROUPS_MAX  16u
+#define RECENT_MAX  64u
+#define PERIOD_NS   60000000000ull   /* of one of the two histograms */
+#define TOGETHER_NS 5000000000ull    /* requests that are late so close together are so once */
+#define QUIET_NS    600000000000ull  /* a group without news for so long has ended */
+#define AGE_MAX_NS  3600000000000ull /* an older time of a node is none */
 
 struct of_node {
 	uint32_t node, running, waiting;
@@ -36,9 +37,8 @@ struct group {
 	uint8_t id[16];
 	uint32_t objective, phase;
 	char span[REQUEST_SPAN_BYTES];
-	uint64_t count, occurrences; /* requests; different steps */
+	uint64_t count, occurrences; /* requests; times at which any came */
 	uint64_t first_unix_ns, last_unix_ns, begin_unix_ns;
-	uint64_t slow_ns; /* begin of the latest step, on its node's clock */
 	uint64_t news_ns;
 	double sum_ns;
 	struct seen worst;
@@ -120,8 +120,7 @@ static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
 		text_copy(g->span, sizeof(g->span), s->v.span);
 	}
 	g->count++;
-	g->occurrences += !s->v.slow.begin_ns || s->v.slow.begin_ns != g->slow_ns;
-	g->slow_ns = s->v.slow.begin_ns;
+	g->occurrences += !g->occurrences || s->end_unix_ns > g->last_unix_ns + TOGETHER_NS;
 	g->last_unix_ns = s->end_unix_ns > g->last_unix_ns ? s->end_unix_ns : g->last_unix_ns;
 	g->sum_ns += (double)s->v.value_ns;
 	if (s->v.value_ns >= g->worst.v.value_ns)
@@ -232,7 +231,7 @@ static void say_count(struct finding *f, const struct group *g)
 static void say_step(struct finding *f, const struct group *g)
 {
 	static const char *const where[REQUEST_PHASES] = {
-	    "is not known in which phase",  "passed before the engine had it",
+	    "is not known in which phase",  "passed before it was handed to the engine",
 	    "passed before its first step", "passed in its prefill steps",
 	    "passed in its decode steps",   "passed between its decode steps",
 	    "passed until it was delivered"};

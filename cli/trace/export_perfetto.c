@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/order.h"
+#include "base/room.h"
+#include "base/sorted.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/text/intern.h"
@@ -249,17 +251,30 @@ static void put_end(struct writer *w, uint64_t track, uint64_t t)
 	put_event(w, &p, &e, track, t);
 }
 
-enum slice_of { OF_RECORD, OF_STEP, OF_WINDOW };
+enum slice_of { OF_RECORD, OF_STEP, OF_WINDOW, OF_REQUEST };
+
+/* A span about a request, or one of a step that the request is in. */
+struct request_slice {
+	uint64_t id;
+	const struct record *span, *part; /* part: NULL, or says how many of the tokens are its */
+};
 
 static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_of of,
 		      uint64_t track)
 {
-	const struct trace_rank *r = &w->model->ranks[w->rank];
+	const struct trace_rank *r = &w->model->ranks[of == OF_REQUEST ? 0 : w->rank];
 	static __thread struct trace_label l;
 	uint64_t flow = 0, correlation = 0;
 	ptrdiff_t launch = -1;
 
-	if (of == OF_STEP) {
+	if (of == OF_REQUEST) {
+		const struct request_slice *q = s->of;
+
+		trace_label_record(&l, w->model, q->span);
+		if (q->part && l.arg_count < TRACE_LABEL_ARGS)
+			l.args[l.arg_count++] = (struct trace_arg){
+			    .key = "own_tokens", .type = TRACE_ARG_UINT, .u = q->part->bytes};
+	} else if (of == OF_STEP) {
 		trace_label_step(&l, s->of);
 	} else if (of == OF_WINDOW) {
 		trace_label_window(&l, w->model, s->of);
@@ -346,7 +361,8 @@ enum {
 	GROUP_THREAD,
 	GROUP_SPANS,
 	GROUP_STREAM,
-	GROUP_SAMPLED
+	GROUP_SAMPLED,
+	GROUP_REQUEST
 };
 
 static unsigned group_of(const struct record *r)
@@ -598,6 +614,110 @@ static int put_stacks(struct writer *w, const struct trace_rank *r)
 	return err;
 }
 
+/* ---- requests: one track each, over all processes ---- */
+
+#define REQUEST_TRACKS_MAX 2000u
+#define PROCESS_WORKER	   3 /* base/span_kind.h */
+
+struct request_list {
+	struct request_slice *of;
+	size_t count, room;
+};
+
+static bool is_worker_but_first(const struct trace_rank *r, const struct record *span)
+{
+	return span->func == PROCESS_WORKER && r->who.rank > 0;
+}
+
+/* The span that a part names by its begin and name; NULL: the window does not have it. */
+static const struct record *span_of(const struct trace_rank *r, const struct record *part)
+{
+	size_t at = SORTED_FROM(r->host, r->host_count, begin_ns, part->begin_ns);
+
+	for (; at < r->host_count && r->host[at].begin_ns == part->begin_ns; at++)
+		if (r->host[at].kind == RECORD_SPAN && r->host[at].name == part->name &&
+		    r->host[at].thread == part->thread)
+			return &r->host[at];
+	return NULL;
+}
+
+/* The ranks of a group do the same steps: rank 0 stands for them. */
+static int find_requests(const struct trace_rank *r, struct request_list *out)
+{
+	for (size_t i = 0; i < r->host_count; i++) {
+		const struct record *rec = &r->host[i], *span = rec;
+		bool part = rec->kind == RECORD_SPAN_REQUEST;
+
+		if (!part && (rec->kind != RECORD_SPAN || !(rec->flags & RECORD_FLAG_PYTHON)))
+			continue;
+		if (part)
+			span = span_of(r, rec);
+		if (!rec->key || !span || is_worker_but_first(r, span))
+			continue;
+		if (ROOM_FOR(out->of, out->room, out->count + 1))
+			return -ENOMEM;
+		out->of[out->count++] = (struct request_slice){rec->key, span, part ? rec : NULL};
+	}
+	return 0;
+}
+
+static int by_request(const void *x, const void *y)
+{
+	const struct request_slice *a = x, *b = y;
+
+	return ORDER(a->id, b->id)
+		   ?: ORDER(a->span->begin_ns, b->span->begin_ns)
+		   ?: ORDER(b->span->end_ns, a->span->end_ns) ?: ORDER(a->span, b->span);
+}
+
+static void put_request(struct writer *w, const struct request_slice *q, size_t n,
+			struct trace_slice *s)
+{
+	char name[32];
+	struct track_plan plan = {.name = name,
+				  .group = GROUP_REQUEST,
+				  .member = q->id,
+				  .of = OF_REQUEST,
+				  .nest = true,
+				  .tid = -1};
+
+	snprintf(name, sizeof(name), "request %016llx", (unsigned long long)q->id);
+	for (size_t i = 0; i < n; i++)
+		s[i] = (struct trace_slice){q[i].span->begin_ns, q[i].span->end_ns, &q[i], 0};
+	put_slices(w, &plan, s, n);
+}
+
+static int put_requests(struct writer *w)
+{
+	track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
+	struct request_list list = {0};
+	struct trace_slice *s = NULL;
+	unsigned tracks = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < w->model->rank_count && !err; i++)
+		err = find_requests(&w->model->ranks[i], &list);
+	s = err || !list.count ? NULL : calloc(list.count, sizeof(*s));
+	if (!err && list.count && !s)
+		err = -ENOMEM;
+	if (s) {
+		qsort(list.of, list.count, sizeof(*list.of), by_request);
+		t.name = (char *)"requests";
+		put_track(w, &t, track_id(w, 0, 0, 0), 0);
+	}
+	for (size_t i = 0, j; s && i < list.count; i = j) {
+		for (j = i; j < list.count && list.of[j].id == list.of[i].id;)
+			j++;
+		if (tracks++ < REQUEST_TRACKS_MAX)
+			put_request(w, list.of + i, j - i, s);
+		else
+			w->left_out += j - i;
+	}
+	free(list.of);
+	free(s);
+	return err;
+}
+
 int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uint64_t *left_out)
 {
 	struct writer w = {
@@ -619,6 +739,8 @@ int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uin
 		w.launched = NULL;
 		w.err = w.err ? w.err : err;
 	}
+	if (!w.err) /* as the rank after the last one */
+		w.err = put_requests(&w);
 	buf_fini(&w.out);
 	intern_fini(&w.names);
 	intern_fini(&w.categories);

@@ -325,7 +325,8 @@ static int compare_records(const void *x, const void *y)
 	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
 	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
 	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
-	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func);
+	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func) ?:
+	       ORDER(a->key, b->key);
 }
 
 static int compare_steps(const void *x, const void *y)

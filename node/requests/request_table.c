@@ -157,18 +157,18 @@ static void take_longer(struct request_violation *v, enum request_phase phase, u
 static void explain_ttft(const struct request_table *t, const struct request *r,
 			 struct request_violation *v)
 {
-	uint64_t queued = r->queued_ns > r->arrival_ns ? r->queued_ns : r->arrival_ns;
+	uint64_t handed = r->handed_ns > r->arrival_ns ? r->handed_ns : r->arrival_ns;
 	const struct request_engine *e =
 	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
 
-	take_longer(v, REQUEST_API, from_to(r->arrival_ns, r->queued_ns));
-	take_longer(v, REQUEST_QUEUE, from_to(queued, r->scheduled_ns));
+	take_longer(v, REQUEST_API, from_to(r->arrival_ns, handed));
+	take_longer(v, REQUEST_QUEUE, from_to(handed, r->scheduled_ns));
 	take_longer(v, REQUEST_PREFILL, from_to(r->scheduled_ns, r->first_ns));
 	take_longer(v, REQUEST_OUTPUT, from_to(r->first_ns, r->delivered_first_ns));
 	if (v->phase == REQUEST_PREFILL)
 		v->slow = r->prefill[0];
 	else if (v->phase == REQUEST_QUEUE)
-		v->slow = request_table_longest(e, queued, r->scheduled_ns);
+		v->slow = request_table_longest(e, handed, r->scheduled_ns);
 }
 
 static void explain_tpot(const struct request_table *t, const struct request *r,

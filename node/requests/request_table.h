@@ -5,11 +5,13 @@
  * Input: spans that name a request (a span "about" it), and the requests that a span of a step
  * handles (RECORD_SPAN_REQUEST, "parts"), of all processes of a job. By kind of process
  * (base/span_kind.h):
- * - api, router: a span about a request is its arrival; a part with tokens is what was delivered.
+ * - api, router: the first span about a request is its arrival, and the one that ends first hands it
+ *   to the engine; a part with tokens is what was delivered.
  * - engine: the first span about it is when the engine has it, with the prompt's tokens; a later one
  *   is its end, with the tokens that it had.
  *   Parts are its steps. An engine may name them twice, in a span that plans the step and in one
- *   that takes its result: the step then lasts from the begin of the one to the end of the other.
+ *   that takes its result: the step then lasts from the begin of the one to the end of the other,
+ *   less what overlaps the step before.
  * - others are not used.
  * A part that is done ends the request, in any process.
  *
@@ -46,7 +48,7 @@ enum request_state { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDING, REQUEST_E
 struct request {
 	uint64_t id;
 	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
-	uint64_t arrival_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
+	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
 	/* by this node's clock, not by the spans: the latest news, and when these became known */
 	uint64_t news_ns, first_known_ns, ended_known_ns;

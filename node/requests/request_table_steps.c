@@ -53,13 +53,8 @@ static void prefill_step(struct request *r, const struct request_step *s)
 
 static void decode_step(struct request *r, const struct request_step *s)
 {
-	struct request_step own = *s;
-
-	/* with the next step planned before this one has ended, they overlap */
-	if (own.begin_ns < r->last_ns)
-		own.begin_ns = r->last_ns < own.end_ns ? r->last_ns : own.end_ns;
 	r->decode_steps++;
-	r->decode_ns += length(&own);
+	r->decode_ns += length(s);
 	keep_longest(r->decode, s);
 	if (s->begin_ns > r->last_ns) {
 		struct request_step pause = {.begin_ns = r->last_ns, .end_ns = s->begin_ns};
@@ -70,8 +65,20 @@ static void decode_step(struct request *r, const struct request_step *s)
 	}
 }
 
+/* With a step planned before the last one has ended, they overlap: it begins when that one ends. */
+static struct request_step after(const struct request_step *s, uint64_t last_ns)
+{
+	struct request_step own = *s;
+
+	if (own.begin_ns < last_ns)
+		own.begin_ns = last_ns < own.end_ns ? last_ns : own.end_ns;
+	return own;
+}
+
 static void on_step(struct request_table *t, struct request *r, const struct request_step *s)
 {
+	struct request_step own = after(s, r->last_ns);
+
 	if (s->end_ns < s->begin_ns || s->end_ns < r->last_ns) {
 		t->job[r->job].stats.bad++;
 		return;
@@ -79,9 +86,9 @@ static void on_step(struct request_table *t, struct request *r, const struct req
 	if (!r->first_ns && r->prefill_steps && s->tokens == 1)
 		r->first_ns = r->last_ns;
 	if (r->first_ns)
-		decode_step(r, s);
+		decode_step(r, &own);
 	else
-		prefill_step(r, s);
+		prefill_step(r, &own);
 	r->last_ns = s->end_ns;
 }
 
@@ -115,7 +122,9 @@ static void engine_names(struct request_engine *e, const struct span *s)
 
 static void remember(struct request_engine *e, const struct request_step *s)
 {
-	e->step[e->steps++ % STEPS_MAX] = *s;
+	uint64_t last_ns = e->steps ? e->step[(e->steps - 1) % STEPS_MAX].end_ns : 0;
+
+	e->step[e->steps++ % STEPS_MAX] = after(s, last_ns);
 }
 
 struct request_step request_table_longest(const struct request_engine *e, uint64_t begin_ns,
@@ -296,6 +305,8 @@ static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
 	if (s->client) {
 		note_arrival(r, s->begin_ns);
 		note_prompt(t, r, s->tokens);
+		if (!r->handed_ns || s->end_ns < r->handed_ns)
+			r->handed_ns = s->end_ns;
 	} else {
 		engine_mark(t, r, s);
 	}

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/http/http_query.h"
+#include "base/job_key.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
@@ -357,6 +358,7 @@ static void put_request(const struct node *n, const struct request *r, struct bu
 	buf_printf(out, ",\"state\":\"%s\",\"arrival_unix_ns\":\"%" PRIu64 "\"",
 		   r->lost ? "lost" : states[r->state],
 		   from ? from + (a->realtime_ns - a->monotonic_ns) : 0);
+	put_time(out, "handed_ms", from, r->handed_ns);
 	put_time(out, "queued_ms", from, r->queued_ns);
 	put_time(out, "scheduled_ms", from, r->scheduled_ns);
 	put_time(out, "first_ms", from, r->first_ns);
@@ -417,7 +419,7 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 		       struct buf *out)
 {
 	const struct request_table *t = n->request_node->table;
-	const char *id = http_query_get(q, "id");
+	const char *id = http_query_get(q, "id"), *job = http_query_get(q, "job");
 	uint8_t digits[8];
 	uint64_t only = 0;
 	uint32_t at = 0, listed = 0;
@@ -439,7 +441,8 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 				  : r->state < REQUEST_ENDING || r->violated[REQUEST_TTFT] ||
 					r->violated[REQUEST_TPOT];
 
-		if (!shown || !http_user_sees_job(user, request_table_job(t, r)))
+		if (!shown || !http_user_sees_job(user, request_table_job(t, r)) ||
+		    (job && !job_key_matches(request_table_job(t, r), job)))
 			continue;
 		buf_puts(out, listed++ ? "," : "");
 		put_request(n, r, out);

@@ -32,7 +32,7 @@ bool request_node_has_news(const struct node *n);
  * until the next call. */
 void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns);
 /* {"objectives":...,"jobs":[...],"requests":[...]}: those that are open or missed an objective, or
- * the one with ?id=HASH (16 hex digits). False: the id is none. */
+ * the one with ?id=HASH (16 hex digits); with ?job= of one job. False: the id is none. */
 bool request_node_json(struct node *n, const struct http_user *user, const struct http_query *q,
 		       struct buf *out);
 void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m);

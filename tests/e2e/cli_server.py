@@ -58,6 +58,20 @@ DIAGNOSIS = {
     "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
 
 
+VIOLATION = {"id": "00000000deadbeef", "node": "gpu-3", "objective": "ttft", "phase": "queue", "ms": 12345.6, "phase_ms": 11000.0,
+             "prompt_tokens": 512, "output_tokens": 3, "begin_unix_ns": "1795229400000000000",
+             "end_unix_ns": "1795229412345600000", "anomaly_id": "11" * 16,
+             "slow_step": {"after_ms": 100.0, "ms": 10900.0, "tokens": 0, "step_tokens": 4096, "batch": 32,
+                           "span": "Runner\x1b[31m::Step"}}
+
+
+def serving(job):
+    times = {"requests": 40, "median_ms": 310.0, "p99_ms": 12345.6, "judged": 40, "violated": 1}
+    return {"job": "serve", "nodes": 1, "running": 3, "waiting": 9, "oldest_wait_ms": 1500.0, "arrived": 52, "ended": 40,
+            "lost": 0, "violations_dropped": 0, "ttft": times, "tpot": {**times, "violated": 0}, "queue": times,
+            **({"violations": [VIOLATION]} if job else {})}
+
+
 def hung():
     """A hang after a few slow steps."""
     rows = [{"account": "blocked", "what": "file-lock", "name": "save", "reference_ms": 0.0,
@@ -201,6 +215,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/api/v1/ranks":
             return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
                                                for n in (7, 5, 6, 0, 1, 2, 3, 4)] + (over if not job else [])})
+        if path == "/api/v1/requests":
+            return self.answer(200, {"requests": [] if job not in (None, "serve") else [serving(job)]})
         if path == "/api/v1/incidents/4a4a4a4a":
             return self.answer(200, hung())
         if path == "/api/v1/incidents/4b4b4b4b":

@@ -41,6 +41,10 @@ TABLE="
 0 top --once $UP
 1 top --once --job nope $UP
 3 top --once $NOBODY
+0 requests --once $UP
+1 requests --once --job nope $UP
+1 requests nothing $UP
+3 requests $NOBODY
 0 incidents $UP
 1 incidents --job nobody $UP
 2 incidents --limit 0

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "model/request.h"
 #include "wire/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -37,6 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		if (!wire_beat_encode(&beat, &b)) {
 			CHECK(!wire_beat_decode(b.data, b.bytes, &again));
 			CHECK(again.rank_count == beat.rank_count);
+			CHECK(again.request_count == beat.request_count);
+			for (uint32_t i = 0; i < beat.request_count; i++)
+				CHECK(!memcmp(&again.requests[i], &beat.requests[i],
+					      sizeof(beat.requests[i])));
 			for (uint32_t i = 0; i < beat.rank_count; i++)
 				check_rows(&beat.ranks[i], &again.ranks[i]);
 			wire_beat_free(&again);

@@ -422,9 +422,85 @@ static int write_windows(const char *dir)
 	return 0;
 }
 
+/* A window of a process without steps. */
+static void add_process(struct trace_model *m, uint32_t pid, int32_t rank, struct record *host,
+			uint32_t count)
+{
+	static char *names[] = {(char *)"", (char *)"LLMEngine::Request",
+				(char *)"EngineCore::Schedule", (char *)"ModelRunner::Step"};
+	struct window w = {.begin_ns = 1000,
+			   .end_ns = 9000,
+			   .rank = {.job = "serve@0", .node = "n", .rank = rank, .pid = pid},
+			   .host = host,
+			   .host_count = count,
+			   .names = names,
+			   .name_count = 4};
+
+	assert_int_equal(trace_model_add(m, &w), 0);
+}
+
+#define SPAN(n, b, e, id, process)                                                                 \
+	{                                                                                          \
+		.kind = RECORD_SPAN, .flags = RECORD_FLAG_PYTHON, .name = n, .thread = 1,          \
+		.begin_ns = b, .end_ns = e, .key = id, .func = process                             \
+	}
+#define PART(n, b, id, tokens)                                                                     \
+	{                                                                                          \
+		.kind = RECORD_SPAN_REQUEST, .flags = RECORD_FLAG_PYTHON, .name = n, .thread = 1,  \
+		.begin_ns = b, .end_ns = b, .key = id, .bytes = tokens                             \
+	}
+
+static void a_request_is_one_track_over_all_processes(void **state)
+{
+	struct record api[] = {SPAN(1, 1000, 2000, 0xabc, 1)};
+	struct record engine[] = {SPAN(2, 3000, 3500, 0, 2), PART(2, 3000, 0xabc, 512),
+				  PART(2, 3000, 0xdef, 7), PART(2, 4000, 0xabc, 1)};
+	struct record worker[] = {SPAN(3, 3600, 4600, 0, 3), PART(3, 3600, 0xabc, 512)};
+	uint64_t track = 0, parent = 0, slices, left_out;
+	Perfetto__Protos__Trace *t;
+	unsigned tracks = 0, begins = 0;
+	struct trace_model m;
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_int_equal(trace_model_init(&m), 0);
+	add_process(&m, 10, -1, api, 1);
+	add_process(&m, 11, -1, engine, 4);
+	add_process(&m, 12, 0, worker, 2);
+	add_process(&m, 13, 1, worker, 2); /* does the same as rank 0 */
+	trace_model_finish(&m);
+	assert_int_equal(export_perfetto_write(&m, to, &slices, &left_out), 0);
+	fclose(to);
+	t = perfetto__protos__trace__unpack(NULL, bytes, (uint8_t *)text);
+	assert_non_null(t);
+	for (size_t i = 0; i < t->n_packet; i++) {
+		const Perfetto__Protos__TrackDescriptor *d = t->packet[i]->track_descriptor;
+		const event_t *e = t->packet[i]->track_event;
+
+		if (d && d->name && !strcmp(d->name, "requests"))
+			parent = d->uuid;
+		if (d && d->name && !strncmp(d->name, "request ", 8)) {
+			assert_true(parent && d->parent_uuid == parent);
+			tracks++;
+			if (!strcmp(d->name, "request 0000000000000abc"))
+				track = d->uuid;
+		}
+		begins += e && track && e->track_uuid == track &&
+			  e->type == PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN;
+	}
+	assert_int_equal(tracks, 2);
+	/* the part of 4000 has no span; the worker of rank 1 is left out */
+	assert_int_equal(begins, 3);
+	perfetto__protos__trace__free_unpacked(t, NULL);
+	trace_model_fini(&m);
+	free(text);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_request_is_one_track_over_all_processes),
 	    cmocka_unit_test_setup_teardown(merges_windows_of_a_rank_without_duplicates, load,
 					    teardown),
 	    cmocka_unit_test(counts_records_with_impossible_times),

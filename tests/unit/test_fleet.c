@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/http/http_user.h"
+#include "model/request.h"
 #include "tests/fleet_synth.h"
 
 #define REPORTS_MAX 256
@@ -2123,11 +2124,112 @@ static void the_first_ones_clock_or_numbers_blind_nobody(void **unused)
 	}
 }
 
+/* ---- requests ---- */
+
+static struct request_violation late(uint32_t phase, const char *span, const struct beat *b,
+				     uint64_t id)
+{
+	struct request_violation v = {
+	    .id = id,
+	    .objective = REQUEST_TTFT,
+	    .phase = phase,
+	    .arrival_ns = b->now_ns - 20000000000ull,
+	    .first_ns = b->now_ns - 5000000000ull,
+	    .value_ns = 15000000000ull,
+	    .phase_ns = 12000000000ull,
+	    .slow = {b->now_ns - 18000000000ull, b->now_ns - 8000000000ull, 0, 512, 3}};
+
+	snprintf(v.span, sizeof(v.span), "%s", span);
+	return v;
+}
+
+static json_t *requests_of(const char *job)
+{
+	return fleet_requests_json(fleet, NULL, job, mono(now_s));
+}
+
+static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
+{
+	static struct request_job r;
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *got, *job;
+	uint32_t sent = 0;
+
+	fs_init(&j, "job", 4, 4, 11);
+	for (; now_s < 70; now_s += 0.1) {
+		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
+			r = (struct request_job){.running = 3, .waiting = 2, .arrived = 10};
+			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
+			durations_add(&r.ttft, 200000000);
+			if (sent++ % 6 == 2) {
+				r.violated[REQUEST_TTFT] = 2;
+				r.violation[r.violation_count++] =
+				    late(REQUEST_QUEUE, "ModelRunner::Sample", &b, sent);
+				r.violation[r.violation_count++] =
+				    late(REQUEST_PREFILL, "ModelRunner::Sample", &b, sent);
+			}
+			b.requests = &r;
+			b.request_count = 1;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_int_equal(report_count, 4); /* two ways, twice */
+	assert_int_equal(reports[2].finding.kind, FINDING_REQUESTS);
+	assert_int_equal(reports[2].finding.count, 2);
+	assert_true(reports[2].finding.period_ns > 29e9 && reports[2].finding.period_ns < 31e9);
+	assert_true(reports[2].begin_unix_ns == reports[0].begin_unix_ns ||
+		    reports[2].begin_unix_ns == reports[1].begin_unix_ns);
+	assert_memory_not_equal(reports[0].finding.anomaly_id, reports[1].finding.anomaly_id, 16);
+	got = requests_of(ranks[0].rank.job);
+	job = json_array_get(json_object_get(got, "requests"), 0);
+	assert_int_equal(json_integer_value(json_object_get(job, "running")), 3);
+	assert_int_equal(json_integer_value(json_object_get(job, "arrived")), 10 * sent);
+	assert_int_equal(json_array_size(json_object_get(job, "violations")), 4);
+	assert_true(json_number_value(json_object_get(json_object_get(job, "ttft"), "median_ms")) >
+		    195);
+	json_decref(got);
+	/* ten minutes without one: both have ended */
+	report_count = 0;
+	now_s += 700;
+	for (int i = 0; i < 30; i++, now_s += 0.1)
+		tick_if_due();
+	for (uint32_t i = 0; i < report_count; i++)
+		assert_true(reports[i].ended);
+	fs_fini(&j);
+}
+
+static void requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing(void **unused)
+{
+	static struct request_job r = {.job = "another", .arrived = 1};
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *got;
+
+	fs_init(&j, "job", 4, 4, 11);
+	for (; now_s < 12; now_s += 0.1)
+		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
+			b.requests = &r;
+			b.request_count = 1;
+			send_beat(&b);
+		}
+	got = requests_of(NULL);
+	assert_int_equal(json_array_size(json_object_get(got, "requests")), 0);
+	assert_true(totals().dropped > 0);
+	json_decref(got);
+	fs_fini(&j);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(stays_silent_about_a_healthy_job),
+	    T(late_requests_of_one_way_are_one_finding_with_a_count),
+	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
 	    T(finds_two_of_eight_as_one_finding_and_its_end),
 	    T(separates_faults_that_began_at_different_times),

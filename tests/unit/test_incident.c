@@ -1137,6 +1137,64 @@ static void made_up_jobs_of_one_sender_take_the_place_of_no_other_senders(void *
 	assert_true(incident_set_row(set, real, &row) && row.open);
 }
 
+/* ---- requests that missed an objective ---- */
+
+static struct finding_report late_requests(uint8_t way, double begin_s, double end_s,
+					   uint64_t count)
+{
+	struct finding_report f = accusing(-1, -1, begin_s, end_s);
+
+	f.ended = false;
+	f.finding = (struct finding){.kind = FINDING_REQUESTS,
+				     .cause = CAUSE_REQUEST_QUEUE,
+				     .confidence = 0.9,
+				     .count = count,
+				     .period_ns = 60e9};
+	memset(f.finding.anomaly_id, way, sizeof(f.finding.anomaly_id));
+	return f;
+}
+
+static struct incident_change say(struct finding_report f)
+{
+	struct incident_change c;
+
+	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
+	return c;
+}
+
+static void requests_late_in_one_way_are_one_incident_of_their_own(void **unused)
+{
+	struct incident_change slow = add(window("job", 3, WINDOW_SELF, 10, 12));
+	struct incident_change a = say(late_requests(0x11, 10, 12, 3));
+	struct incident_change b = say(late_requests(0x22, 11, 13, 1));
+	struct digest asked = window("job", 0, WINDOW_ASKED, 10, 12);
+	struct incident_change c;
+	const json_t *f;
+	json_t *j;
+
+	assert_string_not_equal(a.id, slow.id);
+	assert_string_not_equal(a.id, b.id);
+	assert_int_equal(b.absorbed_count, 0);
+	/* the same way again, much later */
+	c = say(late_requests(0x11, 10, 400, 7));
+	assert_string_equal(c.id, a.id);
+	/* windows of that way, and other ones */
+	memset(asked.anomaly_id, 0x11, sizeof(asked.anomaly_id));
+	assert_string_equal(add(asked).id, a.id);
+	assert_string_equal(add(window("job", 3, WINDOW_SELF, 12, 14)).id, slow.id);
+	j = incident_set_json(set, a.id, 8, NULL);
+	assert_string_equal(json_string_value(json_object_get(j, "symptom")), "slow_requests");
+	assert_string_equal(json_string_value(json_object_get(j, "kind")), "requests");
+	f = json_array_get(json_object_get(j, "findings"), 0);
+	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
+	assert_int_equal(json_integer_value(json_object_get(f, "count")), 7);
+	assert_true(fabs(json_number_value(json_object_get(f, "period_s")) - 60) < 1e-6);
+	assert_string_equal(
+	    json_string_value(json_object_get(json_object_get(j, "diagnosis"), "cause")),
+	    "request-queue");
+	json_decref(j);
+}
+
 static void digests_flagged_steps_and_their_onset(void **unused)
 {
 	struct window_step steps[10] = {0};
@@ -1445,6 +1503,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(blames_the_rank_that_lost_its_own_time),
+	    CASE(requests_late_in_one_way_are_one_incident_of_their_own),
 	    CASE(names_the_containers_of_the_ranks_to_blame),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
 	    CASE(distinguishes_a_transient_from_a_fault),

@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "model/beat_sample.h"
+#include "model/request.h"
 #include "tests/wire_synth.h"
 #include "wire/beat_columns.h"
 #include "wire/codec_internal.h"
@@ -650,10 +651,116 @@ static void samples_sets_that_hold_one_another(void **unused)
 	}
 }
 
+/* ---- requests ---- */
+
+static void busy_job(struct request_job *r)
+{
+	*r = (struct request_job){.job = "llama-pretrain",
+				  .running = 31,
+				  .waiting = 1200,
+				  .oldest_wait_ns = 7000000000ull,
+				  .arrived = 1 << 20,
+				  .ended = 5,
+				  .lost = 1,
+				  .judged = {4, 3},
+				  .violated = {2, 1},
+				  .violation_count = REQUEST_VIOLATIONS_MAX};
+	for (uint64_t i = 0; i < 400; i++) {
+		durations_add(&r->ttft, 50000000 + i * i * 100000);
+		durations_add(&r->tpot, 20000000 + i * 10000);
+	}
+	durations_add(&r->queue, 1);
+	for (uint32_t i = 0; i < REQUEST_VIOLATIONS_MAX; i++)
+		r->violation[i] = (struct request_violation){
+		    .id = UINT64_MAX - i,
+		    .objective = i & 1,
+		    .phase = i % REQUEST_PHASES,
+		    .prompt_tokens = 7000,
+		    .output_tokens = 300,
+		    .arrival_ns = 86400ull * 1000000000ull,
+		    .scheduled_ns = 86402ull * 1000000000ull,
+		    .first_ns = 86412ull * 1000000000ull,
+		    .last_ns = 86420ull * 1000000000ull,
+		    .value_ns = 12000000000ull,
+		    .phase_ns = 10000000000ull,
+		    .slow = {86401ull * 1000000000ull, 86411ull * 1000000000ull, 7, 4096, 64},
+		    .span = "ModelRunner::Preprocess"};
+}
+
+static int send_requests(struct request_job *r, struct beat *got)
+{
+	static struct beat_rank rank;
+	struct beat b = {.ranks = &rank, .rank_count = 1, .requests = r, .request_count = 1};
+	uint64_t state = 8;
+	struct buf out;
+	int err;
+
+	steady_rank(&rank, 2, 8, 1e8, &state);
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	err = wire_beat_encode(&b, &out);
+	if (!err)
+		err = wire_beat_decode(out.data, out.bytes, got);
+	buf_fini(&out);
+	return err;
+}
+
+static void round_trips_requests(void **unused)
+{
+	static struct request_job r;
+	struct beat got;
+
+	busy_job(&r);
+	assert_in_range(wire_beat_requests_fit(&r, LIMIT_BEAT_BYTES_PER_RANK), 1,
+			LIMIT_BEAT_BYTES_PER_RANK);
+	assert_int_equal(r.violation_count, REQUEST_VIOLATIONS_MAX);
+	assert_int_equal(send_requests(&r, &got), 0);
+	assert_int_equal(got.request_count, 1);
+	assert_memory_equal(&got.requests[0], &r, sizeof(r));
+	wire_beat_free(&got);
+}
+
+static void requests_without_room_lose_violations_and_then_times(void **unused)
+{
+	static struct request_job r;
+
+	busy_job(&r);
+	assert_in_range(wire_beat_requests_fit(&r, 900), 1, 900);
+	assert_in_range(r.violation_count, 0, REQUEST_VIOLATIONS_MAX - 1);
+	assert_int_equal(r.violations_dropped, REQUEST_VIOLATIONS_MAX - r.violation_count);
+	assert_in_range(wire_beat_requests_fit(&r, 120), 1, 120);
+	assert_int_equal(r.ttft.total, 0);
+	assert_int_equal(r.arrived, 1 << 20);
+	assert_int_equal(wire_beat_requests_fit(&r, 10), 0);
+}
+
+static void refuses_requests_that_cannot_be(void **unused)
+{
+	static struct request_job r;
+	struct beat got;
+
+	busy_job(&r);
+	strcpy(r.job, "another");
+	assert_int_equal(send_requests(&r, &got), -EPROTO);
+	busy_job(&r);
+	r.violation[0].objective = REQUEST_OBJECTIVES;
+	assert_int_equal(send_requests(&r, &got), -EPROTO);
+	busy_job(&r);
+	r.violation[0].slow.end_ns = r.violation[0].slow.begin_ns - 1;
+	assert_int_equal(send_requests(&r, &got), -EPROTO);
+	busy_job(&r);
+	r.violation[0].phase = 77; /* of a later version */
+	assert_int_equal(send_requests(&r, &got), 0);
+	assert_int_equal(got.requests[0].violation[0].phase, REQUEST_PHASE_NONE);
+	wire_beat_free(&got);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(round_trips_groups_to_their_stated_fineness),
+	    cmocka_unit_test(round_trips_requests),
+	    cmocka_unit_test(requests_without_room_lose_violations_and_then_times),
+	    cmocka_unit_test(refuses_requests_that_cannot_be),
 	    cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
 	    cmocka_unit_test(round_trips_collectives_that_do_not_end),
 	    cmocka_unit_test(round_trips_collectives_exactly),

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of a serving engine of vLLM's structure, with a real sysomd and aggregator: each one's times against the
+engine's truth file; objectives that are missed because of a step that was made slow, and because of a full queue; a
+prefill and a decode instance; what sysom requests, the API, the metrics and the incident say."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+if "SYSOM_TEST_REAPED" not in os.environ:
+    os.execvp("python3", ["python3", "tests/reap.py", sys.executable, *sys.argv])
+
+import tap  # noqa: E402
+
+B = os.path.abspath(os.environ.get("B", "build/gcc"))
+PYTHON = "/usr/bin/python3"
+NEAR_MS = 15  # two CPUs are shared by all processes of the engine, and with other tests
+SETTLED_S = 10  # a request is judged 2 s after its end, and told in the next beat
+
+
+def hash_of(request):
+    h = 0xcbf29ce484222325
+    for byte in request.encode():
+        h = (h ^ byte) * 0x100000001b3 % 2 ** 64
+    return f"{h | 1:016x}"
+
+
+class Stack:
+    def __init__(self, work, flags):
+        self.shell = subprocess.Popen(
+            ["bash", "-c", f". tools/stack.sh; BIN={B}/bin; STACK_SYSOMD_FLAGS='{flags}'; stack_start {work} || exit 1; "
+             "env | grep ^SYSOM_; echo NODE=http://127.0.0.1:$STACK_NODE_HTTP; echo up; read -r _; stack_stop"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.env = {}
+        for line in self.shell.stdout:
+            if line == "up\n":
+                break
+            self.env.__setitem__(*line.rstrip("\n").split("=", 1))
+
+    def get(self, base, path):
+        with urllib.request.urlopen(f"{self.env[base]}{path}", timeout=10) as r:
+            return r.read().decode()
+
+    def node(self, query=""):
+        return json.loads(self.get("NODE", f"/api/v1/requests{query}"))
+
+    def job(self, job):
+        found = json.loads(self.get("SYSOM_URL", f"/api/v1/requests?job={job}"))["requests"]
+        return found[0] if found else {"violations": []}
+
+    def incidents(self, job):
+        return [i for i in json.loads(self.get("SYSOM_URL", f"/api/v1/incidents?job={job}"))["incidents"]
+                if i["kind"] == "requests"]
+
+    def sysom(self, *args):
+        return subprocess.run([f"{B}/bin/sysom", *args], env=dict(os.environ, **self.env), capture_output=True, text=True,
+                              check=False)
+
+    def serve(self, work, job, *options):
+        """The engine's exit status and its truth: requests by hash, steps by engine."""
+        truth = f"{work}/{job}.jsonl"
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "PYTHON", "LD_PRELOAD"))}
+        env = dict(env, **self.env, SIM_LIB=f"{B}/lib/sim", LC_ALL="C.UTF-8")
+        p = subprocess.run([f"{B}/bin/sysom", "run", "--job", job, "--", PYTHON, "sim/serve_sim.py", "--truth", truth,
+                            *options], env=env, capture_output=True, text=True, check=False)
+        requests, steps = {}, []
+        with open(truth, encoding="ascii") as f:
+            for line in f:
+                row = json.loads(line)
+                if "request" in row:
+                    requests[hash_of(row["request"])] = row
+                elif "step" in row:
+                    steps.append(row)
+        return p.returncode, requests, steps
+
+    def stop(self):
+        self.shell.communicate("\n")
+
+
+def wait_for(seconds, condition):
+    until = time.monotonic() + 5 * seconds
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.3)
+    return condition()
+
+
+def truth_ms(row):
+    ttft = (row["first_token_ns"] - row["arrival_ns"]) / 1e6
+    tpot = (row["end_ns"] - row["first_token_ns"]) / 1e6 / (row["tokens"] - 1) if row["tokens"] > 1 else None
+    return ttft, tpot
+
+
+def ended(stack, job, count):
+    def all_ended():
+        return [j for j in stack.node()["jobs"] if j["job"].startswith(job + "@") and j["ended"] == count]
+    return wait_for(SETTLED_S, all_ended)
+
+
+def compare(stack, job, truth):
+    """Each request's figures with the truth's; the most that one differs."""
+    worst, wrong = [0.0, 0.0], []
+    for request, row in truth.items():
+        found = stack.node(f"?id={request}&job={job}")["requests"]
+        if len(found) != 1:
+            wrong.append((request, len(found)))
+            continue
+        got, want = found[0], truth_ms(row)
+        for i, key in enumerate(("ttft_ms", "tpot_ms")):
+            if (got[key] is None) != (want[i] is None):
+                wrong.append((request, key, got[key], want[i]))
+            elif want[i] is not None:
+                worst[i] = max(worst[i], abs(got[key] - want[i]))
+        if got["output_tokens"] != row["tokens"] or got["prompt_tokens"] != row["prompt_tokens"]:
+            wrong.append((request, got["prompt_tokens"], got["output_tokens"], row["prompt_tokens"], row["tokens"]))
+    tap.ok(not wrong and len(truth) >= 5, f"{job}: each request is known, with its tokens", wrong)
+    tap.ok(max(worst) < NEAR_MS, f"{job}: time to first token and per token are those of the truth", worst)
+    print(f"# {job}: {len(truth)} requests; at most {worst[0]:.1f} ms and {worst[1]:.2f} ms off")
+
+
+def check_plain(stack, work):
+    status, truth, steps = stack.serve(work, "plain", "--seconds", "12", "--requests-per-second", "1.5")
+    tap.ok(status == 0 and bool(ended(stack, "plain", len(truth))), "plain: every request ends", (status, stack.node()["jobs"]))
+    compare(stack, "plain", truth)
+    request, row = max(truth.items(), key=lambda r: r[1]["tokens"])
+    got = stack.node(f"?id={request}&job=plain")["requests"][0]
+    mine = [s for s in steps if row["request"] in s["requests"]]
+    tap.ok(got["prefill_steps"] + got["decode_steps"] == len(mine), "plain: a request's steps are those of the truth",
+           (got, len(mine)))
+    shown = stack.sysom("requests", row["request"])
+    tap.ok(shown.returncode == 0 and request in shown.stdout and "time to first token" in shown.stdout and
+           "longest" in shown.stdout, "plain: sysom requests ID shows its phases", shown.stdout + shown.stderr)
+    job = wait_for(SETTLED_S, lambda: (lambda j: j if j.get("ended") == len(truth) else None)(stack.job("plain")))
+    tap.ok(bool(job) and job["ttft"]["requests"] == len(truth) and job["ttft"]["p99_ms"] >= job["ttft"]["median_ms"] > 0,
+           "plain: the aggregator has their number and times", stack.job("plain"))
+
+
+def check_slow_step(stack, work):
+    """One step takes 1.5 s more; the objective is 1 s."""
+    status, truth, steps = stack.serve(work, "slow", "--seconds", "14", "--requests-per-second", "1.5",
+                                       "--fault", "spike:start=7:every=100:size=1500")
+    tap.ok(status == 0 and bool(ended(stack, "slow", len(truth))), "slow step: every request ends", status)
+    compare(stack, "slow", truth)
+    late = {r for r, row in truth.items() if truth_ms(row)[0] > 1000}
+    found = wait_for(SETTLED_S, lambda: [v for v in stack.job("slow")["violations"] if v["objective"] == "ttft"])
+    near = {r for r, row in truth.items() if abs(truth_ms(row)[0] - 1000) < NEAR_MS}
+    told = {v["id"] for v in found}
+    tap.ok(bool(told) and told <= late | near and abs(stack.job("slow")["ttft"]["violated"] - len(late)) <= len(near),
+           "slow step: those that took too long are told", (told, late, stack.job("slow")["ttft"]))
+    slow = max(steps, key=lambda s: s["end_ns"] - s["begin_ns"])
+    right = [v for v in found if v["phase"] in ("queue", "prefill")]
+    linked = [v["slow_step"]["ms"] if v["slow_step"] else 0 for v in right]
+    tap.ok(bool(linked) and sum(ms > 1400 for ms in linked) * 2 > len(linked) and
+           (slow["end_ns"] - slow["begin_ns"]) / 1e6 > 1400, "slow step: each is linked to the step that was slow",
+           (found, slow["end_ns"] - slow["begin_ns"]))
+    tap.ok(bool(linked) and all(v["slow_step"]["span"] for v in right if v["slow_step"]), "slow step: and to the span that fills it", found)
+    incidents = wait_for(SETTLED_S, lambda: stack.incidents("slow"))
+    causes = {i["diagnosis"]["cause"] for i in incidents}
+    tap.ok(bool(incidents) and causes <= {"request-queue", "request-prefill", "request-api", "request-decode"},
+           "slow step: an incident of the objective", [(i["diagnosis"], i["symptom"]) for i in incidents])
+    tap.ok(len(incidents) < len(told) or len(told) < 3, "slow step: equal ones are one incident",
+           [(i["findings"], i["id"]) for i in incidents])
+
+    def with_windows():
+        return [i for i in stack.incidents("slow")
+                if json.loads(stack.get("SYSOM_URL", f"/api/v1/incidents/{i['id']}"))["windows"]]
+    tap.ok(bool(wait_for(2 * SETTLED_S, with_windows)), "slow step: the incident has the windows of that time")
+    traced = wait_for(SETTLED_S, with_windows)
+    stack.sysom("trace", traced[0]["id"], "-o", f"{work}/slow.pftrace")
+    tracks = subprocess.run(f"protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto <{work}/slow.pftrace | "
+                            "grep -c 'name: \"request [0-9a-f]*\"'", shell=True, capture_output=True, text=True, check=False)
+    tap.ok(int(tracks.stdout or 0) > 1, "slow step: each request is a track of the trace", tracks)
+    shown = stack.sysom("requests", "slow", "--once")
+    tap.ok(shown.returncode == 0 and all(i["id"] in shown.stdout for i in incidents[:1]) and sorted(late)[0] in shown.stdout,
+           "slow step: sysom requests JOB names request and incident", shown.stdout)
+    text = stack.sysom("show", incidents[0]["id"]).stdout
+    tap.ok("objective" in text and "longest step" in text, "slow step: sysom show says what took the time", text)
+
+
+def check_queue(stack, work):
+    """A burst for which the cache has no room: requests wait."""
+    status, truth, _ = stack.serve(work, "queue", "--seconds", "6", "--requests-per-second", "5", "--blocks", "160")
+    tap.ok(status == 0 and bool(ended(stack, "queue", len(truth))), "queue: every request ends", status)
+    compare(stack, "queue", truth)
+    found = wait_for(SETTLED_S, lambda: [v for v in stack.job("queue")["violations"] if v["objective"] == "ttft"])
+    phases = [v["phase"] for v in found]
+    tap.ok(phases.count("queue") * 2 > len(phases), "queue: most of the late ones waited for the engine", phases)
+    text = stack.get("SYSOM_URL", "/metrics")
+    lines = [line for line in text.splitlines() if line.startswith("sysom_job_request")]
+    tap.ok(any('objective="ttft",quantile="0.99"' in line for line in lines) and
+           any(line.startswith("sysom_job_request_violations_total{") for line in lines), "queue: metrics", lines)
+
+
+def check_split(stack, work):
+    status, truth, _ = stack.serve(work, "split", "--split", "--workers", "1", "--seconds", "8", "--requests-per-second", "1")
+    jobs = wait_for(SETTLED_S, lambda: [j for j in stack.node()["jobs"] if j["job"].startswith("split@") and
+                                        j["ended"] == len(truth)])
+    tap.ok(status == 0 and bool(jobs) and jobs[0]["arrived"] == len(truth),
+           "split: a request in a prefill and a decode instance is one", (status, len(truth), stack.node()["jobs"]))
+    compare(stack, "split", truth)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        os.chmod(work, 0o755)
+        stack = Stack(f"{work}/stack", "--requests-ttft 1s --requests-tpot 300ms")
+        check_plain(stack, work)
+        check_slow_step(stack, work)
+        check_queue(stack, work)
+        check_split(stack, work)
+        stack.stop()
+    return tap.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
