@@ -123,7 +123,7 @@ static void check_attach_socket(struct doctor *d)
 static void check_ras(struct doctor *d, const json_t *status)
 {
 	const json_t *ras = json_object_get(status, "ras");
-	double asked = jsonget_number(ras, "asked"), bad = jsonget_number(ras, "bad"),
+	double asked = jsonget_number(ras, "questions"), bad = jsonget_number(ras, "nonsense"),
 	       slow = jsonget_number(ras, "slow");
 
 	if (!(asked > 0))

@@ -21,6 +21,7 @@ struct open_coll {
 };
 struct tables {
 	struct links_link link[LINKS_MAX], coll[LINKS_COLLS_MAX];
+	struct links_channel channel[LINKS_MAX][LINKS_CHANNELS]; /* by link */
 	struct open_coll open[LINKS_OPEN_MAX];
 	struct link_scratch scratch;
 };
@@ -77,6 +78,7 @@ static void complete(struct links *l, struct open_coll *o)
 	l->stats.collectives++;
 	c->transfers++;
 	c->bytes += o->bytes;
+	c->time_ns += o->end_ns - o->begin_ns;
 	link_samples_add(&c->usual, o->bytes, o->end_ns - o->begin_ns);
 }
 
@@ -126,6 +128,15 @@ static void add_to_coll(struct links *l, const struct transfer *t)
 
 /* ---- links ---- */
 
+static void add_to_channel(struct links_channel *c, const struct transfer *t)
+{
+	c->inputs++;
+	c->transfers += t->count;
+	c->bytes += t->bytes;
+	c->time_ns += t->end_ns - t->begin_ns;
+	c->wait_ns += t->wait_ns;
+}
+
 void links_add(struct links *l, const struct transfer *t)
 {
 	struct links_key key = {.comm = t->comm, .peer = t->peer, .rank = t->rank};
@@ -149,6 +160,11 @@ void links_add(struct links *l, const struct transfer *t)
 	link->bytes += t->bytes;
 	link->channels |= 1ull << (t->channel & 63);
 	link->busy_ns += t->end_ns - t->begin_ns;
+	link->time_ns += t->end_ns - t->begin_ns;
+	add_to_channel(
+	    &l->t->channel[link - l->t->link]
+			  [t->channel < LINKS_CHANNELS ? t->channel : LINKS_CHANNELS - 1],
+	    t);
 	link_samples_add_sum(&link->period, t->bytes, t->wait_ns, t->count);
 	if (t->func && t->func != RECORD_COLL_OTHER)
 		add_to_coll(l, t);
@@ -221,6 +237,27 @@ const struct links_link *links_at(const struct links *l, uint32_t at)
 const struct links_link *links_coll_at(const struct links *l, uint32_t at)
 {
 	return at < l->coll_count ? &l->t->coll[at] : NULL;
+}
+
+const struct links_channel *links_channel_at(const struct links *l, uint32_t at, uint32_t channel)
+{
+	const struct links_channel *c =
+	    at < l->link_count && channel < LINKS_CHANNELS ? &l->t->channel[at][channel] : NULL;
+
+	return c && c->inputs ? c : NULL;
+}
+
+double links_rate(const struct links *l, uint32_t at)
+{
+	double rate = 0;
+
+	for (uint32_t i = 0; i < LINKS_CHANNELS; i++) {
+		const struct links_channel *c = links_channel_at(l, at, i);
+
+		if (c && c->time_ns)
+			rate += (double)c->bytes * 1e9 / (double)c->time_ns;
+	}
+	return rate;
 }
 
 const struct links_stats *links_stats(const struct links *l)

@@ -5,7 +5,7 @@
  * which it ended, as a whole. A collective is the inputs with its communicator, function and
  * sequence; it is complete when no input has come for a second. So nothing is divided between two
  * periods, and a collective that sends nothing between nodes leaves nothing open.
- * Owns: its tables, allocated at the first transfer: 1.1 MB. Threads: one caller. Trust: the
+ * Owns: its tables, allocated at the first transfer: 1.2 MB. Threads: one caller. Trust: the
  * transfers are hostile: links and open collectives are bounded, the rest is counted. */
 #ifndef SYSOM_NODE_LINKS_H
 #define SYSOM_NODE_LINKS_H
@@ -17,6 +17,7 @@
 
 #define LINKS_MAX	  32u	  /* peers of a rank, over all communicators */
 #define LINKS_COLLS_MAX	  16u	  /* (communicator, function) */
+#define LINKS_CHANNELS	  64u	  /* of the communication library; higher numbers share the last */
 #define LINKS_OPEN_MAX	  64u	  /* collectives whose inputs are still coming */
 #define LINKS_LEARN_MIN	  200u	  /* transfers before a link's times are judged */
 #define LINKS_LEARN_MAX	  200000u /* after which its usual times are final */
@@ -30,12 +31,20 @@ struct links_key {
 };
 struct links_link {
 	struct links_key key;
-	uint64_t transfers, bytes; /* all ever */
-	uint64_t channels;	   /* a bit per channel of the period */
-	uint64_t busy_ns;	   /* sum over inputs of the period, from begin to end */
+	uint64_t transfers, bytes; /* all ever; of a collective: how many */
+	/* all ever, from first to last transfer: of its collectives; of its inputs, which overlap if there
+	 * are several channels */
+	uint64_t time_ns;
+	uint64_t channels; /* a bit per channel of the period */
+	uint64_t busy_ns;  /* sum over inputs of the period, from begin to end */
 	struct link_samples usual, period;
 	uint64_t usual_count, fitted_count; /* transfers in usual; when it was fitted */
 	struct link_fit fit;
+};
+/* What one channel of a link sent, all ever. */
+struct links_channel {
+	uint64_t inputs, transfers, bytes;
+	uint64_t time_ns, wait_ns; /* from first to last transfer of an input; of the transfers */
 };
 /* A link in one period. */
 struct links_verdict {
@@ -61,6 +70,10 @@ void links_judge(struct links *l, uint64_t now_ns,
  * more. */
 const struct links_link *links_at(const struct links *l, uint32_t at);
 const struct links_link *links_coll_at(const struct links *l, uint32_t at);
+/* The channel of the at-th link; NULL: there is none, or it sent nothing. */
+const struct links_channel *links_channel_at(const struct links *l, uint32_t at, uint32_t channel);
+/* Bytes per second of the at-th link: its channels send side by side. 0: not known. */
+double links_rate(const struct links *l, uint32_t at);
 const struct links_stats *links_stats(const struct links *l);
 
 #endif

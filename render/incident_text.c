@@ -219,6 +219,11 @@ static void print_slow_step(FILE *to, const json_t *in)
 					  : "\n",
 	      to);
 	print_span(to, step);
+	list = json_object_get(step, "kernels");
+	json_array_foreach ((json_t *)list, i, b)
+		fprintf(to, "            kernel %s: %s, usually %s\n",
+			term_safe(jsonget_text(b, "name"), 60), term_ms(jsonget_number(b, "ms")),
+			term_ms(jsonget_number(b, "usual_ms")));
 	list = json_object_get(step, "gpu_idle");
 	json_array_foreach ((json_t *)list, i, b) {
 		const char *holder = jsonget_text(b, "gil_holder");

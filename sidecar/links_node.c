@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/hash.h"
+#include "base/http/http_user.h"
 #include "model/record.h"
 #include "node/links.h"
 #include "sidecar/node.h"
@@ -61,6 +63,27 @@ static void put_fit(struct buf *out, const struct link_fit *f)
 	buf_printf(out, "],\"mape\":%.4f", f->regimes ? f->mape : 0.0);
 }
 
+static void put_channels(const struct links *l, uint32_t at, struct buf *out)
+{
+	bool first = true;
+
+	buf_printf(out, ",\"gb_s\":%.6g,\"channels\":[", links_rate(l, at) / 1e9);
+	for (uint32_t i = 0; i < LINKS_CHANNELS; i++) {
+		const struct links_channel *c = links_channel_at(l, at, i);
+
+		if (!c)
+			continue;
+		buf_printf(out,
+			   "%s{\"channel\":%u,\"transfers\":%" PRIu64 ",\"bytes\":\"%" PRIu64
+			   "\",\"size\":%.0f,\"ms\":%.6g,\"latency_us\":%.6g}",
+			   first ? "" : ",", i, c->transfers, c->bytes,
+			   (double)c->bytes / (double)c->transfers, (double)c->time_ns / 1e6,
+			   (double)c->wait_ns / 1e3 / (double)c->transfers);
+		first = false;
+	}
+	buf_printf(out, "]");
+}
+
 void links_node_json(const struct process *p, struct buf *out)
 {
 	const struct links_link *k;
@@ -73,6 +96,7 @@ void links_node_json(const struct process *p, struct buf *out)
 			   i ? "," : "", k->key.comm, k->key.rank, k->key.peer, k->transfers,
 			   k->bytes);
 		put_fit(out, &k->fit);
+		put_channels(p->links, i, out);
 		buf_printf(out, "}");
 	}
 	buf_printf(out, "],\"collectives\":[");
@@ -80,8 +104,64 @@ void links_node_json(const struct process *p, struct buf *out)
 		buf_printf(out,
 			   "%s{\"communicator\":\"%" PRIx64
 			   "\",\"function\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":\"%" PRIu64
-			   "\"}",
+			   "\",\"ms\":%.6g,\"bus_gb_s\":%.6g}",
 			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->transfers,
-			   k->bytes);
+			   k->bytes, (double)k->time_ns / 1e6,
+			   k->time_ns ? (double)k->bytes / (double)k->time_ns : 0.0);
 	buf_printf(out, "]");
+}
+
+/* ---- metrics ---- */
+
+static const struct {
+	const char *name, *help;
+	bool of_coll;
+	enum { BYTES, SECONDS, COUNT } what;
+} series[] = {
+    {"sysom_collective_bytes_total", "Bytes that the rank sent to other nodes in collectives.",
+     true, BYTES},
+    {"sysom_collective_seconds_total",
+     "Time of these collectives from first to last transfer; bytes per second of it are the bus "
+     "bandwidth.",
+     true, SECONDS},
+    {"sysom_collectives_total", "Collectives with transfers to other nodes.", true, COUNT},
+    {"sysom_link_bytes_total", "Bytes that the rank sent to this peer.", false, BYTES},
+    {"sysom_link_seconds_total", "Time of these transfers, of all channels together.", false,
+     SECONDS},
+    {"sysom_link_transfers_total", "Transfers to this peer.", false, COUNT},
+};
+
+static void put_sample(struct metrics *m, size_t at, const struct process *p,
+		       const struct links_link *k)
+{
+	double v = series[at].what == BYTES	? (double)k->bytes
+		   : series[at].what == SECONDS ? (double)k->time_ns * 1e-9
+						: (double)k->transfers;
+	char rank[12], comm[20], to[12];
+
+	snprintf(rank, sizeof(rank), "%d", p->id.rank);
+	snprintf(comm, sizeof(comm), "%" PRIx64, k->key.comm);
+	snprintf(to, sizeof(to), "%" PRId32, k->key.peer);
+	metrics_sample(m, series[at].name, v, "job_name", p->id.job, "rank", rank, "communicator",
+		       comm, series[at].of_coll ? "function" : "to",
+		       series[at].of_coll ? record_coll_name(k->key.func) : to, NULL);
+}
+
+void links_node_metrics(const struct node *n, const struct http_user *user, struct metrics *m)
+{
+	for (size_t s = 0; s < ARRAY_LEN(series); s++) {
+		metrics_family(m, series[s].name, "counter", series[s].help);
+		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+			const struct process *p = n->processes[i];
+			const struct links_link *k;
+
+			if (!p || !p->links || p->state == PROCESS_GONE ||
+			    !http_user_sees(user, p->uid))
+				continue;
+			for (uint32_t at = 0; (k = series[s].of_coll ? links_coll_at(p->links, at)
+								     : links_at(p->links, at));
+			     at++)
+				put_sample(m, s, p, k);
+		}
+	}
 }

@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 
+struct http_user;
 struct node;
 struct process;
 
@@ -16,5 +18,8 @@ struct process;
 void links_node_tend(struct node *n, uint64_t now_ns);
 /* The member "links" of a rank's status, after others: each link with its fit, each collective. */
 void links_node_json(const struct process *p, struct buf *out);
+
+/* Bytes, times and counts of the collectives and links of the ranks that the user may see. */
+void links_node_metrics(const struct node *n, const struct http_user *user, struct metrics *m);
 
 #endif

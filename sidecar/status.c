@@ -718,6 +718,7 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 	metrics_build_info(m, WIRE_VERSION);
 	rights_series(m);
 	rank_series(n, user, m);
+	links_node_metrics(n, user, m);
 	uplink_series(n, m);
 	offer_series(n, m);
 	sampler_series(n, m);

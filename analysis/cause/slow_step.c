@@ -419,6 +419,68 @@ static bool find_bubbles(struct finder *f)
 	return true;
 }
 
+/* ---- kernels ---- */
+
+struct kernels {
+	double slow_ns, usual_ns; /* in the slow step; in all healthy ones */
+	uint32_t count;
+};
+
+/* A kernel belongs to the step in which it was launched. NULL: to none that is used. */
+static const struct window_step *step_of(const struct window *w, const struct record *r)
+{
+	uint64_t t = r->launch_ns ? r->launch_ns : r->begin_ns;
+	size_t at = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t);
+
+	return at < w->step_count && w->steps[at].step.begin_ns <= t ? &w->steps[at] : NULL;
+}
+
+static void put_kernel(struct slow_step *out, const char *name, const struct kernels *k)
+{
+	uint32_t at = out->kernel_count;
+	double over = k->slow_ns - k->usual_ns;
+
+	while (at && out->kernel[at - 1].ns - out->kernel[at - 1].usual_ns < over)
+		at--;
+	if (at == SLOW_STEP_KERNELS_MAX)
+		return;
+	out->kernel_count += out->kernel_count < SLOW_STEP_KERNELS_MAX;
+	memmove(&out->kernel[at + 1], &out->kernel[at],
+		(out->kernel_count - 1 - at) * sizeof(out->kernel[0]));
+	out->kernel[at] =
+	    (struct slow_step_kernel){.ns = k->slow_ns, .usual_ns = k->usual_ns, .count = k->count};
+	text_copy(out->kernel[at].name, sizeof(out->kernel[at].name), name);
+}
+
+static bool find_kernels(struct finder *f)
+{
+	const struct window *w = f->w;
+	double least_ns = thresholds.part.little * window_step_lost_ns(f->step), healthy = 0;
+	struct kernels *list = calloc((size_t)w->name_count + 1, sizeof(*list));
+
+	if (!list)
+		return false;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		healthy += is_healthy(&w->steps[i]);
+	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
+		const struct record *r = &w->device[i];
+		const struct window_step *s = r->kind == RECORD_KERNEL ? step_of(w, r) : NULL;
+
+		if (!s || !r->name || r->name >= w->name_count || r->end_ns < r->begin_ns)
+			continue;
+		list[r->name].slow_ns += s == f->step ? (double)(r->end_ns - r->begin_ns) : 0;
+		list[r->name].usual_ns += is_healthy(s) ? (double)(r->end_ns - r->begin_ns) : 0;
+		list[r->name].count += s == f->step;
+	}
+	for (uint32_t i = 1; i < w->name_count; i++) {
+		list[i].usual_ns /= healthy > 0 ? healthy : 1;
+		if (list[i].count && list[i].slow_ns - list[i].usual_ns >= least_ns)
+			put_kernel(f->out, w->names[i], &list[i]);
+	}
+	free(list);
+	return true;
+}
+
 bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
 		    struct slow_step *out)
 {
@@ -440,7 +502,7 @@ bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn 
 	out->begin_unix_ns = (int64_t)f.at.begin_ns + w->realtime_offset_ns;
 	out->latency_ns = (double)s->latency_ns;
 	out->expected_ns = text_finite(f.step->expected_ns);
-	if (find_span(&f) && find_function(&f) && find_bubbles(&f))
+	if (find_span(&f) && find_function(&f) && find_bubbles(&f) && find_kernels(&f))
 		return true;
 	memset(out, 0, sizeof(*out));
 	return false;

@@ -12,6 +12,7 @@
 
 #define SLOW_STEP_TEXT_BYTES  160u
 #define SLOW_STEP_BUBBLES_MAX 4u
+#define SLOW_STEP_KERNELS_MAX 3u
 
 enum slow_step_bound {
 	SLOW_STEP_UNKNOWN = 0, /* no kernels were seen */
@@ -27,6 +28,13 @@ struct slow_step_bubble {
 	/* "spin (train.py:12) in thread loader": who else held the GIL in most samples; "": nobody was
 	 * seen */
 	char holder[SLOW_STEP_TEXT_BYTES];
+};
+
+/* Kernels of one name in the step. */
+struct slow_step_kernel {
+	char name[SLOW_STEP_TEXT_BYTES]; /* mangled, cut */
+	double ns, usual_ns;		 /* in the step; in a healthy one */
+	uint32_t count;
 };
 
 struct slow_step {
@@ -50,6 +58,9 @@ struct slow_step {
 	/* longest first; those that are at least a tenth of the time lost */
 	struct slow_step_bubble bubble[SLOW_STEP_BUBBLES_MAX];
 	uint32_t bubble_count;
+	/* most above their usual time first; at least a tenth of the time lost */
+	struct slow_step_kernel kernel[SLOW_STEP_KERNELS_MAX];
+	uint32_t kernel_count;
 };
 
 /* The name of a frame of the window's stacks, without a line; valid as long as the caller's names. */

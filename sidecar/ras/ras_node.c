@@ -299,8 +299,8 @@ void ras_node_json(const struct node *n, struct buf *out)
 	const struct ras_node *r = n->ras ? n->ras : &off;
 
 	buf_printf(out,
-		   "\"ras\":{\"port\":%llu,\"asked\":%llu,\"answered\":%llu,\"refused\":%llu,"
-		   "\"slow\":%llu,\"bad\":%llu,\"at_unix_ns\":\"%llu\",\"communicators\":%u,"
+		   "\"ras\":{\"port\":%llu,\"questions\":%llu,\"answers\":%llu,\"refused\":%llu,"
+		   "\"slow\":%llu,\"nonsense\":%llu,\"at_unix_ns\":\"%llu\",\"communicators\":%u,"
 		   "\"ranks\":%u,\"missing\":%u,\"findings\":%u},",
 		   (unsigned long long)n->settings.ras_port, (unsigned long long)r->stats.asked,
 		   (unsigned long long)r->stats.answered, (unsigned long long)r->stats.refused,

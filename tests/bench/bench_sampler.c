@@ -81,7 +81,8 @@ static pid_t job_start(bool torch, const char *counter)
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (torch)
-			execl("/usr/bin/python3", "python3", "-c", torch_job, counter, NULL);
+			execl("/usr/bin/python3", "/usr/bin/python3", "-c", torch_job, counter,
+			      NULL);
 		else
 			execl(self, self, "--job", counter, NULL);
 		_exit(127);
@@ -147,8 +148,7 @@ static size_t batch_bytes(const struct stack_batch *b)
 struct cost {
 	double ns_per_sample, frames_per_sample, core_share, samples;
 	double drain_ms, drain_bytes_per_s;
-	double rows;		 /* that the kernel's aggregation left of the samples */
-	double bytes, raw_bytes; /* of the batch; of the samples' frames, 8 bytes each */
+	double rows; /* that the kernel's aggregation left of the samples */
 };
 
 static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms, struct cost *out)
@@ -172,8 +172,6 @@ static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int m
 	out->drain_bytes_per_s = (double)batch_bytes(&batch) / ((double)(end - begin) / 1e9);
 	out->samples = (double)(b.target_count - a.target_count);
 	out->rows = (double)batch.sample_count;
-	out->bytes = (double)batch_bytes(&batch);
-	out->raw_bytes = (double)(b.frames - a.frames) * 8;
 	if (out->samples > 0) {
 		out->frames_per_sample = (double)(b.frames - a.frames) / out->samples;
 		out->ns_per_sample = (double)(b.target_ns - a.target_ns) / out->samples;
@@ -239,14 +237,13 @@ static void fraction_table(const char *job, pid_t pid, int ms)
 	sampler_add(s, (uint32_t)pid, true);
 	settle(s);
 	printf("\n%s: 99 Hz by fraction, drains of %d ms\n", job, ms);
-	printf("  %9s %8s %12s %6s %11s %11s\n", "fraction", "samples", "% of a core", "rows",
-	       "samples/row", "bytes/bytes");
+	printf("  %9s %8s %12s %6s %11s\n", "fraction", "samples", "% of a core", "rows",
+	       "samples/row");
 	for (size_t i = 0; i < sizeof(percent) / sizeof(percent[0]); i++) {
 		c = (struct cost){0};
 		measure_cost(s, 99, percent[i], ms, &c);
-		printf("  %8u%% %8.0f %12.4f %6.0f %11.1f %11.1f\n", percent[i], c.samples,
-		       c.core_share * 100, c.rows, c.rows > 0 ? c.samples / c.rows : 0,
-		       c.bytes > 0 ? c.raw_bytes / c.bytes : 0);
+		printf("  %8u%% %8.0f %12.4f %6.0f %11.1f\n", percent[i], c.samples,
+		       c.core_share * 100, c.rows, c.rows > 0 ? c.samples / c.rows : 0);
 	}
 	sampler_close(s);
 }

@@ -26,7 +26,7 @@ echo "{\"communicators\":[{\"hash\":\"0xc0ffee\",\"size\":3,\"ranks\":[$(rank 0 
 	\"missing_ranks\":[{\"rank\":1,\"host\":\"10.0.0.1\",\"pid\":$(pid_of 1),\"status\":{\"considered_dead\":false}}]}]}" \
 	>"$WORK/mode.new"
 mv "$WORK/mode.new" "$WORK/mode"
-ok "the service is asked when the job hangs, and not before" stack_wait 60 at_least answered 1
+ok "the service is asked when the job hangs, and not before" stack_wait 60 at_least answers 1
 says() { # job text
 	api "incidents?job=$1" '.incidents[] | .signals[] | select(.name == "nccl_ras") | .text' | grep -qF "$2"
 }
@@ -35,9 +35,9 @@ api "incidents?job=first" '.incidents[] | .signals[] | select(.name == "nccl_ras
 ok "and no more than evidence: the kernel is the cause" is \
 	"$(api "incidents?job=first" '.incidents[0].diagnosis.cause')" hang-kernel
 for mode in http flood; do
-	bad=$(ras bad)
+	before=$(ras nonsense)
 	echo $mode >"$WORK/mode"
-	ok "$mode is counted as no answer" stack_wait 60 at_least bad $((bad + 1))
+	ok "$mode is counted as no answer" stack_wait 60 at_least nonsense $((before + 1))
 done
 ok "doctor names it" bash -c '"$0" doctor | grep -q "nonsense"' "$BIN/sysom"
 ok "the job's ranks are followed on" attached 3

@@ -56,6 +56,14 @@ ok "its time grows with the size" says "$WORK/before.json" \
 rank '.collectives[0]' >"$WORK/colls.json"
 ok "each collective is counted once, with all of its bytes" says "$WORK/colls.json" \
 	'.function == "AllReduce" and .count > 100 and ((.bytes | tonumber) / .count | . > 60000 and . < 100000)'
+ok "its bus bandwidth is the bytes by their time" says "$WORK/colls.json" \
+	'.bus_gb_s > 0 and (.bus_gb_s - (.bytes | tonumber) / .ms / 1e6 | fabs) < 0.01 * .bus_gb_s'
+rank '.links[0].channels' >"$WORK/channels.json"
+echo "# $(jq -c '.[0]' "$WORK/channels.json") $(jq -c . "$WORK/colls.json")"
+ok "each channel has its mean size and latency" says "$WORK/channels.json" \
+	'length > 0 and all(.[]; .size > 0 and .latency_us > 0 and .ms > 0)'
+ok "metrics have the sums" bash -c "curl -sf http://127.0.0.1:$STACK_NODE_HTTP/metrics | tee '$WORK/metrics' |
+	grep -q '^sysom_collective_bytes_total{.*function=\"AllReduce\"' && grep -q '^sysom_link_seconds_total{.*to=\"1\"' '$WORK/metrics'"
 ok "a healthy link makes no incident" test -z "$(incident loss)"
 fault loss "0 12" net-retransmits
 

@@ -1397,6 +1397,8 @@ static void a_single_spike_is_an_incident(void **unused)
 	assert_string_equal(text_of(step, "function"), "pad");
 	assert_true(json_is_true(json_object_get(step, "spike")));
 	assert_float_equal(jsonget_number(step, "latency_ms"), 170, 1e-9);
+	assert_true(json_is_array(json_object_get(step, "kernels")) &&
+		    json_is_array(json_object_get(step, "gpu_idle")));
 	json_decref(j);
 }
 

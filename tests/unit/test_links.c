@@ -249,6 +249,44 @@ static void hostile_figures_and_full_tables_are_counted(void **state)
 	assert_int_equal(links_stats(l)->late, 1);
 }
 
+static void adds_up_channels_and_collectives(void **state)
+{
+	struct links *l = *state;
+	struct transfer t = {.begin_ns = S,
+			     .end_ns = S + 1000,
+			     .comm = 0xc0ffee,
+			     .bytes = 8000,
+			     .wait_ns = 1600,
+			     .seq = 1,
+			     .count = 8,
+			     .peer = 3,
+			     .rank = 2,
+			     .func = RECORD_COLL_ALL_REDUCE};
+	const struct links_channel *c;
+
+	links_add(l, &t);
+	t.channel = 1; /* at the same time, and longer */
+	t.end_ns += 1000;
+	links_add(l, &t);
+	t.channel = 200;
+	t.peer = 4;
+	links_add(l, &t);
+	judge(l, 10 * S);
+	assert_true(fabs(links_rate(l, 0) - 12e9) < 1); /* 8 and 4 bytes a nanosecond */
+	c = links_channel_at(l, 0, 1);
+	assert_int_equal(c->transfers, 8);
+	assert_int_equal(c->time_ns, 2000);
+	assert_int_equal(c->wait_ns, 1600);
+	assert_null(links_channel_at(l, 0, 2));
+	assert_null(links_channel_at(l, 0, LINKS_CHANNELS));
+	assert_null(links_channel_at(l, 9, 0));
+	assert_non_null(links_channel_at(l, 1, LINKS_CHANNELS - 1));
+	/* one collective: from the first to the last transfer */
+	assert_int_equal(links_coll_at(l, 0)->transfers, 1);
+	assert_int_equal(links_coll_at(l, 0)->time_ns, 2000);
+	assert_int_equal(links_coll_at(l, 0)->bytes, 24000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +297,7 @@ int main(void)
 	    TEST(a_collective_is_counted_once_and_whole),
 	    TEST(a_call_without_transfers_holds_nothing_open),
 	    TEST(hostile_figures_and_full_tables_are_counted),
+	    TEST(adds_up_channels_and_collectives),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

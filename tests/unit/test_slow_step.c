@@ -248,6 +248,23 @@ static void tells_who_held_the_gil_while_the_gpu_waited(void **unused)
 	unmake();
 }
 
+static void names_kernels_that_took_longer_than_usual(void **unused)
+{
+	struct slow_step s;
+
+	make();
+	assert_int_equal(find().kernel_count, 0);
+	for (uint32_t i = 0; i < m.w.device_count; i++)
+		m.device[i].name = 2 + i % 2;
+	m.device[2 * SLOW].end_ns = m.device[2 * SLOW].begin_ns + 100 * MS;
+	s = find();
+	assert_int_equal(s.kernel_count, 1);
+	assert_string_equal(s.kernel[0].name, "Preprocess");
+	assert_true(s.kernel[0].ns == 100e6 && s.kernel[0].usual_ns == 3e6);
+	assert_int_equal(s.kernel[0].count, 1);
+	unmake();
+}
+
 static void without_a_slow_step_there_is_nothing_to_tell(void **unused)
 {
 	make();
@@ -267,6 +284,7 @@ int main(void)
 	    cmocka_unit_test(names_the_function_with_its_line),
 	    cmocka_unit_test(counts_what_it_waited_in),
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
+	    cmocka_unit_test(names_kernels_that_took_longer_than_usual),
 	    cmocka_unit_test(without_a_slow_step_there_is_nothing_to_tell),
 	};
 
