@@ -129,6 +129,7 @@ NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
+        "symbols": {"fault": "the aggregator answers 403; see uplink.http_token", "uploaded": 0, "failed": 3},
         "own": {"cpu_share": 0.011, "rss_bytes": 40000000, "recorder_bytes": 30000000,
                 "retention_s": 130.0}}
 
