@@ -96,6 +96,7 @@ struct row {
 	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
+	uint64_t known_ns;	   /* since when the process is known */
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
 	bool alive, ended, suspect, quarantined, contested;
 };
@@ -153,6 +154,7 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	for (int k = 0; k < POD_TEXTS; k++)
 		text_copy(out->pod.text[k], WIRE_TEXT_BYTES, r->pod[k] ? r->pod[k] : "");
 	out->stats = r->stats;
+	out->known_ns = now_ns > r->began_ns ? now_ns - r->began_ns : 0;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 	out->alive = fleet_rank_is_alive(f, r, now_ns);
 	out->ended = r->ended;
@@ -223,7 +225,8 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 		   truth(r->ended), (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
 		   (unsigned long long)s->flagged);
 	put_times(b, s);
-	buf_printf(b, ",\"role_self_ms\":%.9g", text_ms(r->role_self_ns));
+	buf_printf(b, ",\"role_self_ms\":%.9g,\"known_s\":%.3f", text_ms(r->role_self_ns),
+		   (double)r->known_ns * 1e-9);
 	buf_printf(
 	    b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
 	    (unsigned long long)s->events, (unsigned long long)s->lost,

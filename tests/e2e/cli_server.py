@@ -175,7 +175,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                          "error": "1 of 8 processes did not answer in time"})
             return self.answer(200, {"changed": n, "already": 0, "asked": n, "ranks": list(range(n))})
         if self.command == "POST" and path == "/api/v1/capture":
-            return self.answer(200, {"windows": 1})
+            return self.answer(200, {"windows": 1, "failed": 0, "ids": ["00112233445566778899aabbccddeeff"]})
         return self.answer(404, {"error": "no such thing"})
 
     def cluster(self, path, query):
