@@ -77,6 +77,18 @@ int cmd_control_on(const struct options *o)
 	return trace_state(o, "on");
 }
 
+static void print_captured(const struct options *o, const json_t *j)
+{
+	const json_t *id;
+	size_t i;
+
+	printf("rank %d: sending what the recorder holds to the aggregator\n", o->rank);
+	json_array_foreach (json_object_get(j, "ids"), i, id)
+		printf("look at it: sysom trace %s -o rank%d.pftrace, and open that in "
+		       "ui.perfetto.dev\n",
+		       term_safe(json_string_value(id), 32), o->rank);
+}
+
 int cmd_control_capture(const struct options *o)
 {
 	char path[600];
@@ -97,7 +109,7 @@ int cmd_control_capture(const struct options *o)
 	if (o->json)
 		commands_print_json(j);
 	else
-		printf("rank %d: sending what the recorder holds to the aggregator\n", o->rank);
+		print_captured(o, j);
 	json_decref(j);
 	return EXIT_OK;
 }

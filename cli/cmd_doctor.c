@@ -192,6 +192,27 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 	json_decref(j);
 }
 
+/* Whether the aggregator gets the files that name functions. */
+static void check_symbols(struct doctor *d, const struct client *c)
+{
+	struct client_error e;
+	json_t *j = NULL;
+	const json_t *symbols;
+
+	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+		return;
+	symbols = json_object_get(j, "symbols");
+	if (symbols && *jsonget_text(symbols, "fault"))
+		doctor_add(
+		    d, "symbol files", DOCTOR_WARN,
+		    "functions have fewer names until then; docs/symbols.md, What sysomd sends",
+		    "sysomd can't upload them: %s", term_safe(jsonget_text(symbols, "fault"), 250));
+	else if (symbols)
+		doctor_add(d, "symbol files", DOCTOR_OK, "", "%.0f uploaded",
+			   jsonget_number(symbols, "uploaded"));
+	json_decref(j);
+}
+
 /* Which capabilities the running sysomd lacks. */
 static void check_capabilities(struct doctor *d, const struct client *c)
 {
@@ -264,6 +285,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 			check_http(d, "control socket", &c, start_remedy);
 		check_os_signals(d, &c);
 		check_capabilities(d, &c);
+		check_symbols(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,

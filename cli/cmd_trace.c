@@ -119,6 +119,16 @@ static void print_written(const struct options *o, const char *id, const char *p
 	print_clocks(to_stdout ? stderr : stdout, m);
 }
 
+/* What ID stands for: an incident, or one window, as `sysom capture` gives them. */
+static int find_windows(const struct options *o, const struct client *c, const char *id,
+			json_t **out)
+{
+	if (strlen(id) != 32 || !commands_is_id(id))
+		return commands_incident(o, c, id, out);
+	*out = json_pack("{s:s, s:[{s:s}]}", "id", id, "windows", "id", id);
+	return *out ? EXIT_OK : EXIT_FAILED;
+}
+
 int cmd_trace_main(const struct options *o)
 {
 	struct trace_model m;
@@ -132,7 +142,7 @@ int cmd_trace_main(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	r = commands_incident(o, &c, o->argv[0], &in);
+	r = find_windows(o, &c, o->argv[0], &in);
 	if (r)
 		return r;
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));

@@ -19,8 +19,11 @@
 #define SETTLE_NS     2000000000u
 #define INCIDENTS_MAX 50
 
+#define EARLIER_MAX 5 /* lines about earlier runs */
+
 struct look {
-	json_t *ranks, *incidents; /* owned */
+	json_t *ranks, *incidents; /* of the newest run; owned */
+	json_t *earlier;	   /* incidents of its earlier runs; owned */
 	size_t running;		   /* ranks that have not ended */
 	bool diagnosed;		   /* each incident is */
 };
@@ -29,11 +32,94 @@ static void look_fini(struct look *l)
 {
 	json_decref(l->ranks);
 	json_decref(l->incidents);
+	json_decref(l->earlier);
 	*l = (struct look){0};
+}
+
+/* ---- which of several runs of a name ---- */
+
+/* The key without the step of a RUN: what all steps of one run have in common. */
+static void run_of(char *out, size_t room, const char *key)
+{
+	size_t name = job_key_name_bytes(key), n = name;
+	const char *run, *step;
+
+	while (n && key[n] != '#')
+		n--;
+	run = n ? key + n : key + name;
+	step = memchr(run, '.', (size_t)(key + name - run));
+	snprintf(out, room, "%.*s%s", (int)((step ? step : key + name) - key), key, key + name);
+}
+
+static double age_s(const json_t *rank)
+{
+	return jsonget_number(rank, "beat_age_ms") / 1e3;
+}
+
+/* The run that was heard last, or that had the last incident. */
+static void find_newest(const json_t *ranks, const json_t *incidents, char *run, size_t room)
+{
+	const json_t *one, *newest = json_array_get(incidents, 0);
+	size_t i;
+
+	json_array_foreach ((json_t *)ranks, i, one)
+		if (!i || age_s(one) < age_s(newest))
+			newest = one;
+	run_of(run, room, jsonget_text(newest, "job"));
+}
+
+/* Of the list those of the run, or the others. Returned owned. */
+static json_t *of_run(const json_t *list, const char *run, double since_unix_ns, bool others)
+{
+	json_t *out = json_array();
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach ((json_t *)list, i, one) {
+		char other[ATTACH_TEXT_BYTES + 16];
+		const json_t *end = json_object_get(one, "end_unix_ns");
+		bool ours;
+
+		run_of(other, sizeof(other), jsonget_text(one, "job"));
+		ours = !strcmp(run, other) &&
+		       (!end || (double)jsonget_unsigned(one, "end_unix_ns") >= since_unix_ns);
+		if (ours != others)
+			json_array_append(out, (json_t *)one);
+	}
+	return out;
+}
+
+/* A run without an id of its own (NAME@UID) is known by its processes: what ended before they began
+ * was an earlier one's. 0: not known. */
+static double began_unix_ns(const json_t *ranks, const char *run)
+{
+	double longest_s = 0;
+	const json_t *one;
+	size_t i;
+
+	if (memchr(run, '#', job_key_name_bytes(run)))
+		return 0;
+	json_array_foreach ((json_t *)ranks, i, one)
+		if (jsonget_number(one, "known_s") > longest_s)
+			longest_s = jsonget_number(one, "known_s");
+	return longest_s > 0 ? (double)clock_realtime_ns() - longest_s * 1e9 : 0;
+}
+
+static void divide(const json_t *ranks, const json_t *incidents, struct look *l)
+{
+	char run[ATTACH_TEXT_BYTES + 16];
+	double since;
+
+	find_newest(ranks, incidents, run, sizeof(run));
+	l->ranks = of_run(ranks, run, 0, false);
+	since = began_unix_ns(l->ranks, run);
+	l->incidents = of_run(incidents, run, since, false);
+	l->earlier = of_run(incidents, run, since, true);
 }
 
 static int look_at(const struct client *c, const char *job, struct look *l, struct client_error *e)
 {
+	json_t *ranks = NULL, *incidents = NULL;
 	char path[512];
 	const json_t *one;
 	size_t i;
@@ -41,13 +127,16 @@ static int look_at(const struct client *c, const char *job, struct look *l, stru
 
 	*l = (struct look){.diagnosed = true};
 	snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
-	err = commands_list(c, path, "ranks", LIMIT_FLEET_RANKS, &l->ranks, e);
+	err = commands_list(c, path, "ranks", LIMIT_FLEET_RANKS, &ranks, e);
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d&job=%s", INCIDENTS_MAX, job);
 	if (!err)
-		err = commands_list(c, path, "incidents", INCIDENTS_MAX, &l->incidents, e);
-	json_array_foreach (json_object_get(l->ranks, "ranks"), i, one)
+		err = commands_list(c, path, "incidents", INCIDENTS_MAX, &incidents, e);
+	divide(json_object_get(ranks, "ranks"), json_object_get(incidents, "incidents"), l);
+	json_decref(ranks);
+	json_decref(incidents);
+	json_array_foreach (l->ranks, i, one)
 		l->running += json_is_true(json_object_get(one, "alive"));
-	json_array_foreach (json_object_get(l->incidents, "incidents"), i, one)
+	json_array_foreach (l->incidents, i, one)
 		if (!incident_text_is_transient(one) &&
 		    !json_is_object(json_object_get(one, "diagnosis")))
 			l->diagnosed = false;
@@ -64,7 +153,7 @@ static int wait_for_end(const struct options *o, const struct client *c, const c
 	for (;;) {
 		err = look_at(c, job, l, e);
 		now = clock_monotonic_ns();
-		if (err || !json_array_size(json_object_get(l->ranks, "ranks")) ||
+		if (err || !json_array_size(l->ranks) ||
 		    (double)(now - begin) / 1e9 >= o->timeout_s)
 			return err;
 		if (l->running)
@@ -130,10 +219,28 @@ static void print_unseen(size_t nodes)
 		       nodes, all, term_safe(list, 200));
 }
 
+static void print_earlier(const json_t *earlier)
+{
+	size_t i, shown = 0;
+	const json_t *in;
+
+	json_array_foreach ((json_t *)earlier, i, in) {
+		const char *summary = jsonget_text(json_object_get(in, "diagnosis"), "summary");
+
+		if (incident_text_is_transient(in) || shown++ >= EARLIER_MAX)
+			continue;
+		printf("sysom: in an earlier run (%s): ", term_safe(jsonget_text(in, "job"), 127));
+		printf("%s; ", *summary ? term_safe(summary, 200) : incident_text_title(in));
+		printf("sysom show %s\n", term_safe(jsonget_text(in, "id"), 32));
+	}
+	if (shown > EARLIER_MAX)
+		printf("sysom: and %zu more incidents of earlier runs (sysom incidents)\n",
+		       shown - EARLIER_MAX);
+}
+
 static void print_verdict(const char *job, const struct look *l)
 {
-	const json_t *ranks = json_object_get(l->ranks, "ranks"),
-		     *incidents = json_object_get(l->incidents, "incidents"), *one;
+	const json_t *ranks = l->ranks, *incidents = l->incidents, *one;
 	size_t nodes = count_nodes(ranks), count = json_array_size(ranks), shown = 0, i;
 	double steps = 0;
 
@@ -152,6 +259,7 @@ static void print_verdict(const char *job, const struct look *l)
 	json_array_foreach ((json_t *)incidents, i, one)
 		if (!incident_text_is_transient(one))
 			print_incident(one);
+	print_earlier(l->earlier);
 	if (l->running)
 		printf("sysom: %zu ranks still run; this is the verdict so far\n", l->running);
 }
@@ -191,12 +299,10 @@ int cmd_verdict_main(const struct options *o)
 		look_fini(&l);
 		return commands_complain("verdict", &e);
 	}
-	known = json_array_size(json_object_get(l.ranks, "ranks")) ||
-		json_array_size(json_object_get(l.incidents, "incidents"));
+	known = json_array_size(l.ranks) || json_array_size(l.incidents);
 	if (o->json)
-		commands_print_new(json_pack("{s:s, s:O, s:O}", "job", key, "ranks",
-					     json_object_get(l.ranks, "ranks"), "incidents",
-					     json_object_get(l.incidents, "incidents")));
+		commands_print_new(json_pack("{s:s, s:O, s:O, s:O}", "job", key, "ranks", l.ranks,
+					     "incidents", l.incidents, "earlier", l.earlier));
 	else if (known)
 		print_verdict(key, &l);
 	if (!known)

@@ -149,7 +149,7 @@ static const struct command commands[] = {
      .args = "ID|last",
      .args_min = 1,
      .args_max = 1,
-     .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
+     .summary = "write an incident's windows, or one window, as a Perfetto trace or Kineto JSON",
      .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n"
 	       "Common collectives put all ranks on one clock. --diff writes only the culprit (or\n"
 	       "--rank) and a healthy peer.\n",

@@ -17,6 +17,7 @@
 #include "base/daemon/log.h"
 #include "base/metrics/prometheus.h"
 #include "base/daemon/service.h"
+#include "base/text/text.h"
 #include "sidecar/node.h"
 #include "sidecar/process.h"
 #include "sidecar/requests.h"
@@ -287,6 +288,8 @@ static bool on_capture(struct node *n, struct http_request *r)
 	double seconds = text ? strtod(text, NULL) : 10;
 	uint64_t now_ns = clock_monotonic_ns(), back_ns;
 	uint32_t count = 0, failed = 0, bounded = 0;
+	char ids[LIMIT_NODE_PROCESSES * 35 + 1] = "";
+	size_t used = 0;
 	int32_t rank;
 
 	if (!rank_argument(&r->query, &rank) || !(seconds > 0) || seconds > 3600) {
@@ -299,6 +302,8 @@ static bool on_capture(struct node *n, struct http_request *r)
 	back_ns = (uint64_t)(seconds * 1e9);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
+		char hex[33];
+		uint8_t id[16];
 
 		if (!p || !is_meant(r, p, job, rank))
 			continue;
@@ -308,10 +313,14 @@ static bool on_capture(struct node *n, struct http_request *r)
 			continue;
 		}
 		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns,
-			       NULL))
+			       NULL, id)) {
 			failed++;
-		else
-			count++;
+			continue;
+		}
+		text_hex(id, sizeof(id), hex);
+		used += (size_t)snprintf(ids + used, sizeof(ids) - used, "%s\"%s\"",
+					 count ? "," : "", hex);
+		count++;
 	}
 	if (!count && bounded) {
 		http_answer_error(&r->answer, 429,
@@ -323,7 +332,8 @@ static bool on_capture(struct node *n, struct http_request *r)
 		snprintf(r->answer.change, sizeof(r->answer.change),
 			 "capture of %g s in %u windows: job %.100s, rank %d", seconds, count,
 			 job ? job : "any", rank);
-	buf_printf(&r->answer.body, "{\"windows\":%u,\"failed\":%u}\n", count, failed);
+	buf_printf(&r->answer.body, "{\"windows\":%u,\"failed\":%u,\"ids\":[%s]}\n", count, failed,
+		   ids);
 	return true;
 }
 

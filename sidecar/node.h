@@ -153,6 +153,7 @@ struct node {
 	struct cpu_stacks *stacks;	   /* stacks/cpu_stacks.h; NULL: not opened */
 	struct sketch_maker *sketch_maker; /* stacks/sketch_maker.h; NULL: not opened */
 	struct symbol_offer *offer;	   /* stacks/symbol_offer.h; NULL: off, or no aggregator */
+	const char *offer_why;		   /* why it is NULL though it is wanted; "" */
 	struct os_node *os;		   /* os/os_node.h; NULL: off */
 	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
 	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */

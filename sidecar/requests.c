@@ -246,7 +246,7 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 			   ? kept_for(k, t)
 			   : NULL;
 		made = !held || !send_kept(n, held);
-		if (!made || !ship_range(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t)))
+		if (!made || !ship_range(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t), NULL))
 			k->stats.windows++;
 		else
 			k->stats.windows_failed++;

@@ -214,8 +214,8 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	return err ? err : windows_names(w, n->ship->names, name_of, p);
 }
 
-/* Encodes the window into an empty buffer, which the caller frees. */
-static int pack(struct process *p, const struct windows_request *q, struct buf *out)
+/* Encodes the window into an empty buffer, which the caller frees. id: 16 bytes, or NULL. */
+static int pack(struct process *p, const struct windows_request *q, uint8_t *id, struct buf *out)
 {
 	struct window w;
 	int err;
@@ -235,6 +235,8 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 			 w.host_count + w.device_count, w.stacks.sample_count, out->bytes,
 			 w.summary_only);
 	}
+	if (id)
+		memcpy(id, w.id, sizeof(w.id));
 	wire_window_free(&w);
 	return err;
 }
@@ -242,7 +244,7 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 static int ship(struct process *p, const struct windows_request *q)
 {
 	struct buf b;
-	int err = pack(p, q, &b);
+	int err = pack(p, q, NULL, &b);
 
 	if (!err)
 		uplink_put_window(p->node->uplink, &b);
@@ -322,24 +324,30 @@ void ship_flush(struct node *n)
 	}
 }
 
-int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
-	      const uint8_t *anomaly_id, struct buf *out)
+static int pack_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+		      const uint8_t *anomaly_id, uint8_t *id, struct buf *out)
 {
 	struct windows_request q = {
 	    .reason = reason, .begin_ns = begin_ns, .end_ns = end_ns, .anomaly_id = anomaly_id};
 	int err = windows_steps(&q, p->rank);
 
 	if (!err)
-		err = pack(p, &q, out);
+		err = pack(p, &q, id, out);
 	free(q.steps);
 	return err;
 }
 
+int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	      const uint8_t *anomaly_id, struct buf *out)
+{
+	return pack_range(p, reason, begin_ns, end_ns, anomaly_id, NULL, out);
+}
+
 int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
-	       const uint8_t *anomaly_id)
+	       const uint8_t *anomaly_id, uint8_t id[16])
 {
 	struct buf b;
-	int err = ship_pack(p, reason, begin_ns, end_ns, anomaly_id, &b);
+	int err = pack_range(p, reason, begin_ns, end_ns, anomaly_id, id, &b);
 
 	if (!err)
 		uplink_put_window(p->node->uplink, &b);

@@ -321,6 +321,16 @@ static void json_sampler(const struct node *n, struct buf *b)
 		   (unsigned long long)st.kept_bytes, (double)st.kept_ns * 1e-9);
 }
 
+static void json_symbols(struct node *n, struct buf *b)
+{
+	struct symbol_offer_stats st;
+
+	symbol_offer_stats_get(n->offer, &st);
+	json_text_append(b, "\"symbols\":{\"fault\":", n->offer ? st.fault : n->offer_why);
+	buf_printf(b, ",\"uploaded\":%llu,\"failed\":%llu},", (unsigned long long)st.uploaded,
+		   (unsigned long long)(st.failed + st.refused));
+}
+
 void status_json(struct node *n, const struct http_user *user, struct buf *b)
 {
 	uint32_t hidden = 0;
@@ -359,6 +369,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
+	json_symbols(n, b);
 	json_rights(b);
 	json_sampler(n, b);
 	json_readers(n, b);
@@ -604,6 +615,9 @@ static void offer_series(struct node *n, struct metrics *m)
 			(double)st.refused);
 	metrics_counter(m, "sysom_symbols_failed_total", "Upload requests without an answer.",
 			(double)st.failed);
+	metrics_gauge(m, "sysom_symbols_fault",
+		      "1 while symbol files can't be uploaded; the log and sysom doctor say why.",
+		      n->offer ? *st.fault != '\0' : *n->offer_why != '\0');
 }
 
 static void sampler_loss(void *arg, const char *cause, uint64_t count)

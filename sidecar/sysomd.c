@@ -559,13 +559,21 @@ static void open_offer(struct node *n)
 					.bytes_per_day = n->settings.symbols_per_day};
 	int err;
 
+	n->offer_why = "";
 	snprintf(url, sizeof(url), "%s", n->settings.uplink_http);
-	if (!n->settings.symbols_offer ||
-	    (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url))))
+	if (!n->settings.symbols_offer || (!*url && !*n->settings.uplink_url))
 		return;
-	err = symbol_offer_open(&n->offer, &c);
+	if (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url)))
+		n->offer_why = "uplink.url does not tell the address of the aggregator's HTTP: set "
+			       "uplink.http";
+	err = *n->offer_why ? 0 : symbol_offer_open(&n->offer, &c);
 	if (err)
-		log_warn("symbols", "%s: %s; symbol files are not uploaded", url, strerror(-err));
+		n->offer_why = err == -EINVAL ? "uplink.http is no URL of HTTP" : strerror(-err);
+	if (*n->offer_why)
+		log_warn("symbols",
+			 "http=%s why=\"%s\" effect=\"symbol files are not uploaded, so functions "
+			 "have fewer names\"",
+			 url, n->offer_why);
 }
 
 /* The user asked for this file, so sysomd does not run without it. */

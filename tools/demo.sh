@@ -88,10 +88,13 @@ id=$(jq -r '.incidents | max_by(.flagged_steps) | .id' "$out/incidents.json")
 say
 [ -n "${QUIET:-}" ] || "$BIN/sysom" show "$id"
 say
-say "demo: report  $out/report.html"
-say "demo: trace   $out/incident.pftrace (open in ui.perfetto.dev)"
-say "demo: the daemons end here; to look further: build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
+say "demo: look at it  $out/report.html (in a browser)"
+say "demo: timeline    $out/incident.pftrace (in ui.perfetto.dev)"
+say "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
 [ "$blamed" = "[$rank]" ] || fail "rank $rank was slow, but the incidents blame $blamed (seed $seed)"
+say
+say "demo: In short: the demo made rank $rank slow and did not tell sysom. sysom found it by itself, and blames rank $rank alone."
+say "demo: Its reason: $(jq -r --arg id "$id" '.incidents[] | select(.id == $id) | .diagnosis.summary // "not known"' "$out/incidents.json")"
 jq -r --arg id "$id" --arg share "$share" '.incidents[] | select(.id == $id) |
 	"demo: rank \(.ranks[0]) flagged after \(.steps_to_flag) steps, uploaded \($share)% of the raw stream"' \
 	"$out/incidents.json"

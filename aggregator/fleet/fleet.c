@@ -418,6 +418,8 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 {
 	if (!r->seen_ns)
 		r->born_ns = now_ns;
+	if (!r->seen_ns || r->pid != b->rank.pid || r->start_time_ticks != b->rank.start_time_ticks)
+		r->began_ns = now_ns;
 	r->rank = b->rank.rank;
 	r->world_size = b->rank.world_size;
 	r->local_rank = b->rank.local_rank;

@@ -96,6 +96,7 @@ struct row {
 	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
+	uint64_t known_ns;	   /* since when the process is known */
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
 	bool alive, ended, suspect, quarantined, contested;
 };
@@ -142,6 +143,8 @@ static int places_of(struct fleet *f, const char *name, struct place **out, uint
 static void copy_row(const struct fleet *f, const struct fleet_job *job, const struct fleet_rank *r,
 		     uint64_t now_ns, struct row *out)
 {
+	double recent_ns;
+
 	out->place = (struct place){r->rank, (uint32_t)(r - job->ranks)};
 	out->world_size = r->world_size;
 	text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
@@ -151,12 +154,15 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	for (int k = 0; k < POD_TEXTS; k++)
 		text_copy(out->pod.text[k], WIRE_TEXT_BYTES, r->pod[k] ? r->pod[k] : "");
 	out->stats = r->stats;
+	out->known_ns = now_ns > r->began_ns ? now_ns - r->began_ns : 0;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 	out->alive = fleet_rank_is_alive(f, r, now_ns);
 	out->ended = r->ended;
 	out->hangs_ns = fleet_rank_hangs(f, job, r, now_ns);
 	out->hangs_ns = out->hangs_ns && out->hangs_ns < now_ns ? now_ns - out->hangs_ns : 0;
-	out->role_self_ns = cross_role_self_ns(job->cross, out->place.slot);
+	recent_ns = cross_self_ns(job->cross, out->place.slot, &out->role_self_ns);
+	if (recent_ns > 0)
+		out->stats.self_median_ns = recent_ns;
 	out->suspect = cross_is_suspect(job->cross, out->place.slot);
 	out->quarantined = r->rank >= 0 && !r->compared;
 	out->contested = r->contested;
@@ -219,7 +225,8 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 		   truth(r->ended), (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
 		   (unsigned long long)s->flagged);
 	put_times(b, s);
-	buf_printf(b, ",\"role_self_ms\":%.9g", text_ms(r->role_self_ns));
+	buf_printf(b, ",\"role_self_ms\":%.9g,\"known_s\":%.3f", text_ms(r->role_self_ns),
+		   (double)r->known_ns * 1e-9);
 	buf_printf(
 	    b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
 	    (unsigned long long)s->events, (unsigned long long)s->lost,

@@ -87,6 +87,7 @@ struct fleet_rank {
 	uint32_t pid;
 	/* this machine's clock; window_ns: when its last window came or was requested */
 	uint64_t key, start_time_ticks, seen_ns, window_ns;
+	uint64_t began_ns; /* when the process of these ids was first heard of */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */
 	/* when a window came or was requested that peers can be compared with */
 	uint64_t peer_ns;

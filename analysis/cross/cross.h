@@ -73,8 +73,9 @@ void cross_stats(const struct cross *c, struct cross_stats *out);
 
 /* Whether an open finding names the rank. */
 bool cross_is_suspect(const struct cross *c, uint32_t slot);
-/* The median self time of the ranks that this rank is compared with; 0: not known. */
-double cross_role_self_ns(const struct cross *c, uint32_t slot);
+/* The rank's self time in the latest rows, and the median of those that it is compared with; 0: not
+ * known. Medians of a beat's last 128 steps would show a fault only when half of them are slow. */
+double cross_self_ns(const struct cross *c, uint32_t slot, double *typical_ns);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
  * many it wrote. */

@@ -67,6 +67,9 @@ struct cross_member {
 	/* Its node's CLOCK_REALTIME minus this machine's clock, when its latest group arrived. */
 	int64_t clock_ns;
 	float latency_ns;
+	/* mean self time in the rows of the latest tick that had any, and their sum meanwhile */
+	double self_ns, self_sum_ns;
+	uint32_t self_rows;
 	bool astray; /* its latest groups lie outside the stored rows */
 	/* its self time is flagged now, even if the finding blames nobody */
 	bool heavy;
@@ -96,6 +99,7 @@ struct cross_role_part {
 	uint16_t *cover;
 	uint8_t *late_n;
 	double step_ns, self_typical_ns;
+	double self_recent_ns; /* the median of its members' self_ns */
 	struct {
 		uint64_t step;
 		int64_t end_unix_ns;

@@ -385,6 +385,8 @@ static void push_row(struct cross *c, struct cross_role_part *rp, const struct c
 			    rp->members[i].slot != CROSS_NONE;
 
 		self[i] = have ? (double)rp->self_ns[at] : NAN;
+		rp->members[i].self_sum_ns += have ? self[i] : 0;
+		rp->members[i].self_rows += have;
 		late[i] = have && rp->late_n[at] ? (double)rp->late_ns[at] / rp->late_n[at] : NAN;
 		known += have;
 	}
@@ -469,6 +471,23 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	}
 }
 
+/* What the rows of this tick say about each member. */
+static void take_recent(struct cross_role_part *rp)
+{
+	double *v = rp->values[PEERS_SELF];
+
+	for (uint32_t i = 0; i < rp->count; i++) {
+		struct cross_member *m = &rp->members[i];
+
+		if (m->self_rows)
+			m->self_ns = m->self_sum_ns / m->self_rows;
+		v[i] = m->self_rows ? m->self_ns : NAN;
+		m->self_sum_ns = 0;
+		m->self_rows = 0;
+	}
+	rp->self_recent_ns = fmax(0, median_known(v, rp->count, v));
+}
+
 static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
 	uint64_t limit = cross_rows_limit(c, rp, now_ns);
@@ -491,6 +510,8 @@ static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t
 	if (handed)
 		rp->self_typical_ns = fmax(
 		    0, median_known(rp->values[PEERS_SELF], rp->count, rp->values[PEERS_SELF]));
+	if (handed && rp->peers)
+		take_recent(rp);
 	/* A member without peers is not compared, so its flags would never end. */
 	if (rp->lone_ns && now_ns - rp->lone_ns >= thresholds.time.gone_ns)
 		restart_comparison(c, rp, now_ns);

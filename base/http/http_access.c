@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +24,45 @@ struct http_access {
 	struct secret_file_state file;
 	uint64_t look_at_ns;
 };
+
+bool http_access_is_direct(const char *header)
+{
+	static const char *const direct[] = {
+	    "Accept",
+	    "Accept-Encoding",
+	    "Accept-Language",
+	    "Authorization",
+	    "Cache-Control",
+	    "Connection",
+	    "Content-Length",
+	    "Content-Type",
+	    "Cookie",
+	    "DNT",
+	    "Expect",
+	    "Host",
+	    "If-Match",
+	    "If-Modified-Since",
+	    "If-None-Match",
+	    "Keep-Alive",
+	    "Origin",
+	    "Pragma",
+	    "Priority",
+	    "Range",
+	    "Referer",
+	    "TE",
+	    "Transfer-Encoding",
+	    "Upgrade-Insecure-Requests",
+	    "User-Agent",
+	    "X-Prometheus-Scrape-Timeout-Seconds",
+	};
+
+	if (!strncasecmp(header, "Sec-", 4)) /* only browsers may set these */
+		return true;
+	for (size_t i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
+		if (!strcasecmp(header, direct[i]))
+			return true;
+	return false;
+}
 
 static int load(struct http_access *a, char *why, size_t why_bytes)
 {
@@ -146,19 +186,24 @@ unsigned http_access_user(struct http_access *a, const struct http_sender *from,
 
 	if (from->token)
 		return by_token(a, from, out, why);
-	if (!from->forwarded && peer_user(from->sock, &uid) && uid != OVERFLOW_UID) {
+	if (!from->foreign && peer_user(from->sock, &uid) && uid != OVERFLOW_UID) {
 		name_user(a, uid, out);
 		return 0;
 	}
-	if (!from->forwarded && peer_is_loopback(from->sock)) {
+	if (!from->foreign && peer_is_loopback(from->sock)) {
 		*out = (struct http_user){.roles = HTTP_ROLE_READ,
 					  .all = !strcmp(a->settings->see_all, "*"),
 					  .name = "unknown"};
 		return 0;
 	}
-	*why = a->tokens ? "this needs a token, in the header Authorization: Bearer TOKEN; sysom "
-			   "takes it from its settings file"
-			 : "this needs a token, and the server has none: its operator sets "
-			   "http.tokens";
+	if (from->foreign && a->tokens)
+		*why = "a proxy may have sent this, since it has a header that no client sends by "
+		       "itself; so it needs a token, in the header Authorization: Bearer TOKEN";
+	else
+		*why = a->tokens
+			   ? "this needs a token, in the header Authorization: Bearer TOKEN; sysom "
+			     "takes it from its settings file"
+			   : "this needs a token, and the server has none: its operator sets "
+			     "http.tokens";
 	return 401;
 }

@@ -24,8 +24,12 @@ struct http_sender {
 	int sock;
 	const char *token; /* NULL: none */
 	bool basic;	   /* the token came as a password, from a browser */
-	bool forwarded;	   /* a proxy sends it for somebody else */
+	/* A header that no direct client sends, so a proxy may have added it; NULL: none. */
+	const char *foreign;
 };
+/* Whether a program on this machine or a browser sends this header by itself. Names of headers that
+ * proxies add have no end, and a new one must not let a stranger in; those of clients are few. */
+bool http_access_is_direct(const char *header);
 /* 0, or the status to refuse the request with, 401 or 403, and why. */
 unsigned http_access_user(struct http_access *a, const struct http_sender *from,
 			  struct http_user *out, const char **why);

@@ -144,18 +144,28 @@ static const char *header(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *name,
+				 const char *value)
+{
+	const char **foreign = arg;
+
+	if (http_access_is_direct(name))
+		return MHD_YES;
+	*foreign = name;
+	return MHD_NO;
+}
+
 /* A browser sends a password that it has learnt with requests that other sites' pages make it send.
  * So a password does for reading alone. */
 static unsigned identify(struct http_request *r, const char **why)
 {
 	struct MHD_Connection *c = r->connection;
 	const char *authorization = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
-	struct http_sender from = {.sock = r->fd,
-				   .forwarded = header(c, "Forwarded") || header(c, "Via") ||
-						header(c, "X-Forwarded-For")};
+	struct http_sender from = {.sock = r->fd};
 	char *name = NULL, *password = NULL;
 	unsigned status;
 
+	MHD_get_connection_values(c, MHD_HEADER_KIND, on_header, &from.foreign);
 	if (http_query_get(&r->query, "token") || http_query_get(&r->query, "access_token")) {
 		*why = "a token in a URL ends in logs and histories; send it in the header "
 		       "Authorization";

@@ -41,6 +41,10 @@ struct note {
 	uint64_t due_ns;
 };
 
+/* Stages of an upload. Whatever works shows that no earlier stage is at fault, so the fault of a later
+ * one stays until that works too, and the log has one line about it. */
+enum stage { STAGE_ASK, STAGE_BEGIN, STAGE_BYTES };
+
 struct symbol_offer {
 	struct symbol_offer_config config;
 	char url[512], proc_root[256];
@@ -54,7 +58,7 @@ struct symbol_offer {
 
 	/* used only by the thread */
 	CURL *curl;
-	long logged; /* the failure in the log: a curl code, negated, or a status */
+	enum stage fault_stage; /* of stats.fault */
 	struct symbol_reader *files;
 	struct reader *own; /* NULL: the caller's reader is used */
 	uint64_t day_ns, day_bytes;
@@ -194,34 +198,59 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return want;
 }
 
-/* False: there is a token file, but no token in it; the log says why. */
-static bool add_token(struct symbol_offer *o, CURL *h)
+/* why: "" if the request of that stage worked. */
+static void note_fault(struct symbol_offer *o, enum stage stage, const char *why)
 {
-	char why[512];
-	int err = http_post_token(h, o->config.token_file, why, sizeof(why));
+	bool changed;
 
-	if (err)
-		log_warn("symbols", "why=\"uplink.http_token: %s\"", why);
-	return !err;
+	if (!*why && stage < o->fault_stage)
+		return;
+	pthread_mutex_lock(&o->lock);
+	changed = strncmp(o->stats.fault, why, sizeof(o->stats.fault) - 1);
+	text_copy(o->stats.fault, sizeof(o->stats.fault), why);
+	pthread_mutex_unlock(&o->lock);
+	o->fault_stage = *why ? stage : STAGE_ASK;
+	if (changed && *why)
+		log_warn("symbols",
+			 "http=%s why=\"%s\" effect=\"symbol files are not uploaded, so functions "
+			 "have fewer names\"",
+			 o->url, why);
+	else if (changed)
+		log_info("symbols", "http=%s effect=\"symbol files are uploaded again\"", o->url);
 }
 
-/* The aggregator refuses each request in the same way, so the log has a line at a change only. */
-static void log_failure(struct symbol_offer *o, CURLcode code, long status)
+/* 409 is an offset to go on from, 0 no answer. */
+static void judge(struct symbol_offer *o, enum stage stage, CURLcode code, long status,
+		  const json_t *answer)
 {
-	long now = code ? -(long)code : status == 401 || status == 403 ? status : 0;
+	const char *error = json_string_value(json_object_get(answer, "error"));
+	char why[SYMBOL_OFFER_FAULT_BYTES] = "";
 
-	if (now && now != o->logged)
-		log_warn("symbols", "http=%s why=\"%s\" status=%ld", o->url,
-			 code ? curl_easy_strerror(code)
-			      : "the aggregator refuses the upload: see uplink.http_token",
-			 status);
-	o->logged = now;
+	if (code)
+		snprintf(why, sizeof(why), "%s", curl_easy_strerror(code));
+	else if (status >= 300 && status != 409)
+		snprintf(why, sizeof(why), "the aggregator answers %ld%s%.160s%s", status,
+			 error ? ": " : "", error ? error : "",
+			 status == 401 || status == 403 ? "; see uplink.http_token" : "");
+	note_fault(o, stage, why);
+}
+
+/* False: there is a token file, but no token in it. */
+static bool add_token(struct symbol_offer *o, CURL *h, enum stage stage)
+{
+	char why[200], fault[SYMBOL_OFFER_FAULT_BYTES];
+	int err = http_post_token(h, o->config.token_file, why, sizeof(why));
+
+	snprintf(fault, sizeof(fault), "uplink.http_token: %s", why);
+	if (err)
+		note_fault(o, stage, fault);
+	return !err;
 }
 
 /* Makes one request. text: a JSON body to post; body: bytes to put. Returns the HTTP status, or 0.
  * *out: the answer, which the caller owns; NULL: none. */
-static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
-		    json_t **out)
+static long request(struct symbol_offer *o, enum stage stage, const char *path, const char *text,
+		    struct body *body, json_t **out)
 {
 	const char *type =
 	    text ? "Content-Type: application/json" : "Content-Type: application/octet-stream";
@@ -263,7 +292,7 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (o->config.ca && *o->config.ca)
 		curl_easy_setopt(h, CURLOPT_CAINFO, o->config.ca);
-	if (headers && add_token(o, h)) {
+	if (headers && add_token(o, h, stage)) {
 		code = curl_easy_perform(h);
 		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
 		if (code)
@@ -271,7 +300,7 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 		else
 			*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
 		if (!atomic_load(&o->stop))
-			log_failure(o, code, status);
+			judge(o, stage, code, status, *out);
 	}
 	curl_slist_free_all(headers);
 	buf_fini(&answer);
@@ -336,7 +365,7 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 
 		snprintf(path, sizeof(path), "/api/v1/symbols/uploads/%s?offset=%llu", session,
 			 (unsigned long long)offset);
-		status = request(o, path, NULL, &body, &j);
+		status = request(o, STAGE_BYTES, path, NULL, &body, &j);
 		free(data);
 		count(o, &o->stats.uploaded_bytes, n - body.left);
 		o->day_bytes += n - body.left;
@@ -365,7 +394,7 @@ static long upload(struct symbol_offer *o, const struct note *n, enum symbol_qua
 	text_hex(n->id, n->id_bytes, id);
 	snprintf(text, sizeof(text), "{\"build_id\":\"%s\",\"quality\":\"%s\",\"bytes\":%llu}", id,
 		 qualities[quality], (unsigned long long)bytes);
-	status = request(o, "/api/v1/symbols/uploads", text, NULL, &j);
+	status = request(o, STAGE_BEGIN, "/api/v1/symbols/uploads", text, NULL, &j);
 	given = json_string_value(json_object_get(j, "session"));
 	if (status == 201 && given && strspn(given, "0123456789abcdef") == 16 && !given[16])
 		memcpy(session, given, 16);
@@ -465,7 +494,7 @@ static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
 	look(o, notes, quality, n);
 	text = question(notes, quality, n);
 	if (text && !atomic_load(&o->stop))
-		status = request(o, "/api/v1/symbols/needed", text, NULL, &j);
+		status = request(o, STAGE_ASK, "/api/v1/symbols/needed", text, NULL, &j);
 	free(text);
 	needed = json_object_get(j, "needed");
 	if (status == 200 && json_is_array(needed) && json_array_size(needed) <= n) {
@@ -473,6 +502,8 @@ static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
 		count(o, &o->stats.needed, json_array_size(needed));
 	} else {
 		count(o, &o->stats.failed, !atomic_load(&o->stop));
+		if (status == 200)
+			note_fault(o, STAGE_ASK, "the answer is not sysom-aggregator's");
 		needed = NULL;
 	}
 	for (uint32_t i = 0; i < n && !atomic_load(&o->stop); i++) {

@@ -27,6 +27,8 @@ struct symbol_offer_config {
 	uint64_t chunk_bytes;	/* 0: 8 MiB */
 };
 
+#define SYMBOL_OFFER_FAULT_BYTES 256
+
 struct symbol_offer_stats {
 	uint64_t noted;		/* different Build IDs passed to symbol_offer_note */
 	uint64_t forgotten;	/* passed when there was no place */
@@ -36,6 +38,8 @@ struct symbol_offer_stats {
 	uint64_t over_budget; /* delayed until the day's budget is renewed */
 	uint64_t refused;     /* by the aggregator, during or after the upload */
 	uint64_t failed;      /* no answer, or an invalid one */
+	/* why files are not uploaded at present; "": nothing is known to be wrong */
+	char fault[SYMBOL_OFFER_FAULT_BYTES];
 };
 
 struct symbol_offer; /* opaque */

@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# chart_secrets.sh - the Secrets that the chart makes: tokens and certificates with which the daemons work
-# together, and which an upgrade leaves as they are. Helm's `lookup` sees what the chart made before.
+# chart_secrets.sh - the Secrets of Kubernetes, as the chart makes them and as the commands of
+# deploy/README.md do: tokens and certificates with which the daemons work together. An upgrade leaves them as they
+# are: Helm's `lookup` sees what the chart made before.
 # needs: command:go file:/usr/share/gocode/src/github.com/Masterminds/sprig module:yaml command:openssl
 . "$(dirname "$0")/lib.sh"
+. tests/e2e/page.sh
 export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
 made() { # result values... : what the chart makes of the cluster's objects
 	local values=("${@:2}")
@@ -33,6 +35,7 @@ start_aggregator() {
 	"$BIN/sysom-aggregator" --store-dir "$WORK/store" --nng-listen "tcp://127.0.0.1:$nng" --http-listen "127.0.0.1:$http" \
 		--tls-ca "$A/ca.crt" --tls-cert "$A/tls.crt" --tls-key "$A/tls.key" --http-tokens "$S/sysom/sysom-http/tokens" \
 		--http-certificate "$A/tls.crt" --http-key "$A/tls.key" --http-hosts sysom-aggregator >"$WORK/aggregator.log" 2>&1 &
+	aggregator=$!
 }
 start_node() { # name of the node: as the manifest gives it
 	"$BIN/sysomd" --node-name "$1" --socket-path "$WORK/$1.s" --control-path "$WORK/$1.c" --state-dir "$WORK/$1" --sampler-mode off \
@@ -44,14 +47,49 @@ start_node() { # name of the node: as the manifest gives it
 asks() { # name port path: over TLS with that name, and a token of the Secret from another user's view
 	curl -sf -m 5 --cacert "$A/ca.crt" --resolve "$1:$2:127.0.0.1" "https://$1:$2$3"
 }
-role() { # key of sysom-http: the status of an upload's beginning, with its token, as a proxy would pass it on
+role() { # file of a token: the status of an upload's beginning, with its token, as a proxy would pass it on
 	curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert "$A/ca.crt" --resolve "sysom-aggregator:$http:127.0.0.1" -H "X-Forwarded-For: 192.0.2.9" \
-		-H "Authorization: Bearer $(cat "$S/sysom/sysom-http/$1")" "https://sysom-aggregator:$http/api/v1/status"
+		-H "Authorization: Bearer $(cat "$1")" "https://sysom-aggregator:$http/api/v1/status"
 }
 sees() { asks sysom-aggregator "$http" /api/v1/nodes | jq -e --arg n "$1" '[.nodes[].node] | index($n)' >/dev/null; }
+# `helm install ... --set A=B,C=D --set E={F,G}` and `kubectl create`, as far as the page uses them.
+CLUSTER=$PWD/tests/e2e/cluster.py
+helm() { /usr/bin/python3 "$CLUSTER" helm "$WORK/values.helm" "$@"; }
+kubectl() { /usr/bin/python3 "$CLUSTER" kubectl "$WORK/by-hand" "$@"; }
+by_hand() { # the commands, in the order in which the page has them; of README.md those that make the authority and `issue`
+	(set -e; umask 077; mkdir "$WORK/desk"
+	page_block README.md "Let no stranger in" 1 | sed '/^issue "/,$d'
+	page_block deploy/README.md "In Kubernetes" 3 | grep -v ^# | grep -v 'kubectl apply'
+	page_block deploy/README.md "In Kubernetes" 4
+	page_block deploy/README.md Certificates 3) >"$WORK/by-hand.sh" &&
+		(cd "$WORK/desk" && set -e && . "$WORK/by-hand.sh") >"$WORK/by-hand.log" 2>&1
+}
+work_together() { # directory of Secrets, text: the daemons with them
+	S=$1 A=$1/sysom/sysom-aggregator-tls N=$1/ml/sysom-tls
+	read -r nng http metrics <<<"$(free_ports 3)"
+	start_aggregator
+	ok "$2: the aggregator starts with them" stack_wait 20 asks sysom-aggregator "$http" /healthz
+	start_node train-0.ml
+	ok "$2: a Pod of the namespace is let in" stack_wait 20 sees train-0.ml
+	ok "$2: sysomd's metrics have TLS under the name that Prometheus expects" stack_wait 10 asks sysomd "$metrics" /metrics
+	kill $node && wait $node 2>/dev/null
+	start_node train-0.research
+	ok "$2: it can't speak for another namespace" stack_wait 20 grep -q "a node speaks only for itself" "$WORK/train-0.research.log"
+	ok "$2: the token of Prometheus reads" is "$(role "$S/sysom/sysom-http/prometheus")" 200
+	[ ! -e "$S/sysom/sysom-http/ops" ] || ok "$2: that of an administrator, too" is "$(role "$S/sysom/sysom-http/ops")" 200
+	ok "$2: that of nodes does not" is "$(role "$N/upload-token")" 403
+	stack_end sysom-aggregator $aggregator
+	rm -r "$WORK/store" "$WORK"/train-0.*
+}
 trap finish EXIT
 
 ok "the renderer" go build -o "$WORK/chart" tools/chart.go
+IMAGE=registry.example/sysom:0.1
+ok "helm install, as the page has it" eval "$(page_block deploy/README.md "In Kubernetes" 2)"
+ok "gives the image and the namespaces" is "$(jq -c '[.image, .secrets]' "$WORK/values.helm")" \
+	'[{"repository":"registry.example/sysom","tag":"0.1"},{"namespaces":["ml","research"]}]'
+ok "for which the chart makes all Secrets" made page "$(cat "$WORK/values.helm")"
+ok "one of each kind, and one per namespace" is "$(names page)" "sysom-ca sysom-aggregator-tls sysom-tls sysom-tls sysom-http"
 ok "an empty cluster gets all Secrets" made first 'secrets: {namespaces: [ml]}'
 ok "by name" is "$(names first)" "sysom-ca sysom-aggregator-tls sysom-tls sysom-http"
 cp "$WORK/first" "$WORK/cluster"
@@ -75,15 +113,7 @@ ok "the aggregator's certificate is for its Service" signed "$A" sysom-aggregato
 ok "a namespace's is for its Pods" signed "$N" '*.ml'
 ok "the other one's too, by the same authority" eval "signed $S/research/sysom-tls '*.research' && cmp $N/ca.crt $S/research/sysom-tls/ca.crt"
 ok "all nodes may send symbol files" eval "cmp $N/upload-token $S/sysom/sysom-http/upload-token && cmp $N/upload-token $S/research/sysom-tls/upload-token"
-read -r nng http metrics <<<"$(free_ports 3)"
-start_aggregator
-ok "the aggregator starts with them" stack_wait 20 asks sysom-aggregator "$http" /healthz
-start_node train-0.ml
-ok "a Pod of the namespace is let in" stack_wait 20 sees train-0.ml
-ok "sysomd's metrics have TLS under the name that Prometheus expects" stack_wait 10 asks sysomd "$metrics" /metrics
-kill $node && wait $node 2>/dev/null
-start_node train-0.research
-ok "it can't speak for another namespace" stack_wait 20 grep -q "a node speaks only for itself" "$WORK/train-0.research.log"
-ok "the token of Prometheus reads" is "$(role prometheus)" 200
-ok "that of an administrator too" is "$(role ops)" 200
-ok "that of nodes does not" is "$(role upload-token)" 403
+work_together "$S" "the chart's"
+ok "the page's commands make the Secrets by hand" by_hand
+ok "all of them" is "$(cd "$WORK/by-hand" && ls -d */* | xargs)" "ml/sysom-tls sysom/sysom-aggregator-tls sysom/sysom-http"
+work_together "$WORK/by-hand" "made by hand"

@@ -86,6 +86,28 @@ run show 0badc0de; is "broken JSON is exit status 3" eval '[ $status = 3 ] && gr
 run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
 run verdict over --timeout 9; is "verdict of a job without incidents that was traced" eval '[ $status = 0 ] && has "sysom: job over, 3 ranks on 1 node" && has "nothing was slow"'
 run verdict demo --timeout 0.5; is "verdict of one that runs says that it is not the last word" eval '[ $status = 0 ] && has "sysom: rank 5 is slow" && has "no cause yet; see sysom show 1234abcd" && has "8 ranks still run"'
+python3 - "$T/answers.json" <<'PY'
+import json, sys, time
+now = int(time.time() * 1e9)
+def rank(job, age_ms, known_s):
+    return {"job": job, "rank": 0, "node": "n", "alive": False, "ended": True, "beat_age_ms": age_ms, "known_s": known_s, "steps": 5}
+def incident(id, job, ago_s, cause):
+    return {"id": id, "job": job, "symptom": "slow_rank", "end_unix_ns": str(now - ago_s * 10**9), "ranks": [0], "nodes": ["n"],
+            "diagnosis": {"summary": "rank 0 is slow because of " + cause, "layer": "cpu", "cause": cause, "confidence": 0.9}}
+json.dump({
+    "/api/v1/ranks?job=runs": {"ranks": [rank("runs#1.0@5", 90000, 200), rank("runs#2.0@5", 3000, 60), rank("runs#2.1@5", 2000, 30)]},
+    "/api/v1/incidents?limit=50&job=runs": {"incidents": [incident("00000002", "runs#2.0@5", 50, "new"), incident("00000001", "runs#1.0@5", 40, "old")]},
+    "/api/v1/ranks?job=same": {"ranks": [rank("same@5", 2000, 60)]},
+    "/api/v1/incidents?limit=50&job=same": {"incidents": [incident("00000004", "same@5", 50, "new"), incident("00000003", "same@5", 70, "old")]},
+}, open(sys.argv[1], "w"))
+PY
+for job in runs same; do
+	run verdict $job --timeout 0.1
+	is "verdict $job: the newest run counts" eval '[ $status = 0 ] && has ": 1 incident" && has "sysom: rank 0 is slow because of new" && ! has "sysom: rank 0 is slow because of old"'
+	is "verdict $job: earlier ones are listed" grep -q "^sysom: in an earlier run (.*@5): rank 0 is slow because of old; sysom show 0000000[13]" "$T/out"
+done
+run verdict runs --timeout 0.1; is "steps of one run are one run" has "sysom: job runs, 2 ranks"
+rm "$T/answers.json"
 run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'
 run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "no scheduler" "$T/err"'
 SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
@@ -98,6 +120,7 @@ run off --job slow; is "one that does not answer is exit status 3, with what the
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
 run capture --rank 2 --job a@7; is "capture takes a job" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&job=a%407" "$T/requests"'
+is "and says how to look at it" has "sysom trace 00112233445566778899aabbccddeeff -o rank2.pftrace"
 run capture; is "capture without a rank is a usage error" [ $status = 2 ]
 run incidents --job host; is "transients are not listed" eval '[ $status = 1 ] && has "1 transient of a few slow steps not shown"'
 run incidents --job host --all; is "... but with --all" eval '[ $status = 0 ] && has 0ff0ff00'

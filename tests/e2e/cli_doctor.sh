@@ -43,6 +43,7 @@ doctor --json --url "$(cat "$T/url")"
 is "the library loads" line "preload loads" ok
 is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
 is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
+is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
 is "a missing attach socket is a warning" line "attach socket" warn
 doctor --json --state-dir "$T/none/state"
 is "a state directory that is not there is a warning" line "state directory" warn "none/state: No such file"

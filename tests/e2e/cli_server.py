@@ -143,6 +143,7 @@ NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
+        "symbols": {"fault": "the aggregator answers 403; see uplink.http_token", "uploaded": 0, "failed": 3},
         "own": {"cpu_share": 0.011, "rss_bytes": 40000000, "recorder_bytes": 30000000,
                 "retention_s": 130.0}}
 
@@ -188,7 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                          "error": "1 of 8 processes did not answer in time"})
             return self.answer(200, {"changed": n, "already": 0, "asked": n, "ranks": list(range(n))})
         if self.command == "POST" and path == "/api/v1/capture":
-            return self.answer(200, {"windows": 1})
+            return self.answer(200, {"windows": 1, "failed": 0, "ids": ["00112233445566778899aabbccddeeff"]})
         return self.answer(404, {"error": "no such thing"})
 
     def cluster(self, path, query):

@@ -3,6 +3,7 @@
 # stranger.sh - the commands of README.md, "Certificates and tokens", as they stand there: an aggregator, a node
 # and a stranger on three machines, which are network namespaces here.
 . "$(dirname "$0")/lib.sh"
+. tests/e2e/page.sh
 why=$(/usr/bin/python3 tests/needs.py root mounts command:openssl command:ip command:unshare) || { echo "1..0 # SKIP $why"; exit 77; }
 [ -n "${STRANGER_INSIDE:-}" ] || STRANGER_INSIDE=1 exec unshare --net --mount bash "$0"
 PATH=$(realpath "$BIN"):$PATH
@@ -32,13 +33,10 @@ cable() { # one switch, in this namespace
 for machine in aggregator node stranger; do stack_wait 10 is_apart "${!machine}"; done
 cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs netns: $(tail -n 1 "$WORK/ip.log")"; exit 77; }
 
-block() { # N: the Nth block of commands below that heading
-	awk -v want="$1" '/^## /{inside = $0 == "## Certificates and tokens"} !inside {next}
-		/^    /{if (!block) n++; block = 1; if (n == want) print substr($0, 5)} !/^    /{block = 0}' README.md
-}
+block() { page_block README.md "Certificates and tokens" "$1"; }
 # Runs a block on a machine. Its daemons stay; a node's are told where to live, as no two share a machine otherwise.
 run() { # machine block
-	block "$2" | sed 's/^HOST=.*//' >"$WORK/$1/block$2"
+	block "$2" >"$WORK/$1/block$2"
 	[ -s "$WORK/$1/block$2" ] && (cd "$WORK/$1" && on "$1" env SYSOM_STATE_DIR="$WORK/$1/state" SYSOM_SOCKET_PATH="$WORK/$1/s" \
 		SYSOM_CONTROL_PATH="$WORK/$1/c" SYSOM_SAMPLER_MODE=off bash "block$2") >"$WORK/$1/log$2" 2>&1
 }

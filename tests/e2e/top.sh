@@ -64,5 +64,7 @@ if command -v tmux >/dev/null; then
 else
 	skip "top on a terminal" "needs command:tmux"
 fi
+id=$("$BIN/sysom" capture --rank 0 --seconds 3 --json | jq -r '.ids[0]')
+ok "a captured window becomes a trace by its id" stack_wait 10 eval '"$BIN/sysom" trace "$id" -o "$WORK/rank0.pftrace" && [ -s "$WORK/rank0.pftrace" ]'
 kill $job 2>/dev/null
 finish

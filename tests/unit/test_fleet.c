@@ -16,6 +16,7 @@
 #include "analysis/cause/diagnosis.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/text/jsonget.h"
 #include "base/http/http_user.h"
 #include "model/request.h"
 #include "tests/fleet_synth.h"
@@ -515,6 +516,30 @@ static void a_slow_rank_is_no_uneven_work(void **unused)
 	assert_non_null(first_of(FINDING_SLOW_RANK));
 	assert_null(first_of(FINDING_IMBALANCE));
 	only_ranks(slow, 2);
+	fs_fini(&j);
+}
+
+static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit);
+
+/* The figure that people see follows the latest steps; half of 128 steps of 100 ms take 6 s more. */
+static void the_excess_of_a_slow_rank_is_seen_at_once(void **unused)
+{
+	struct fs_job j;
+	json_t *got;
+
+	fs_init(&j, "job", 8, 8, 50);
+	j.rank[2].slow_ns = 40 * FS_MS;
+	j.rank[2].slow_from_s = 60;
+	run(&j, 60 + 12);
+	got = page(true, "job", NULL, 100);
+	for (size_t i = 0; i < 8; i++) {
+		const json_t *r = json_array_get(json_object_get(got, "ranks"), i);
+		double excess =
+		    jsonget_number(r, "self_ms") / jsonget_number(r, "role_self_ms") - 1;
+
+		assert_true(jsonget_integer(r, "rank") == 2 ? excess > 0.1 : fabs(excess) < 0.1);
+	}
+	json_decref(got);
 	fs_fini(&j);
 }
 
@@ -2241,6 +2266,7 @@ int main(void)
 	    T(uneven_work_is_the_roles_not_a_ranks),
 	    T(a_busy_cpu_is_no_uneven_work),
 	    T(a_slow_rank_is_no_uneven_work),
+	    T(the_excess_of_a_slow_rank_is_seen_at_once),
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(ranks_that_differ_a_little_are_distinguished_at_once),

@@ -79,7 +79,8 @@ static int teardown(void **unused)
 
 static unsigned ask(const char *token, bool basic, bool forwarded)
 {
-	const struct http_sender from = {.token = token, .basic = basic, .forwarded = forwarded};
+	const struct http_sender from = {
+	    .token = token, .basic = basic, .foreign = forwarded ? "X-Real-IP" : NULL};
 	const char *why = "";
 	unsigned status;
 
@@ -112,6 +113,31 @@ static void a_proxy_on_this_machine_proves_nothing_for_those_behind_it(void **un
 	http_access_close(access_of);
 	open_access("*", NULL);
 	assert_int_equal(ask(NULL, false, true), 401);
+}
+
+static void any_header_that_no_client_sends_may_be_a_proxys(void **unused)
+{
+	static const char *const direct[] = {"Host", "user-agent", "ACCEPT", "Sec-Fetch-Site",
+					     "X-Prometheus-Scrape-Timeout-Seconds"};
+	static const char *const foreign[] = {"Forwarded",
+					      "Via",
+					      "X-Forwarded-For",
+					      "X-Real-IP",
+					      "CF-Connecting-IP",
+					      "True-Client-IP",
+					      "X-Forwarded-Host",
+					      "X-Request-Id",
+					      "Sec",
+					      "Hos",
+					      "traceparent",
+					      "Proxy-Connection",
+					      "X-Of-Tomorrow",
+					      ""};
+
+	for (size_t i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
+		assert_true(http_access_is_direct(direct[i]));
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+		assert_false(http_access_is_direct(foreign[i]));
 }
 
 static void a_local_user_sees_the_users_own_jobs(void **unused)
@@ -189,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    CASE(another_machine_needs_a_token_also_where_there_is_none),
 	    CASE(a_proxy_on_this_machine_proves_nothing_for_those_behind_it),
+	    CASE(any_header_that_no_client_sends_may_be_a_proxys),
 	    CASE(a_local_user_sees_the_users_own_jobs),
 	    CASE(a_user_that_the_kernel_cannot_name_sees_no_job),
 	    CASE(a_token_says_more_than_the_kernel),

@@ -430,6 +430,7 @@ static void a_budget_puts_off_and_what_does_not_work_is_counted(void **state)
 	st = offer(&j, &c);
 	assert_int_equal(st.failed, 1);
 	assert_int_equal(st.uploaded, 0);
+	assert_non_null(strstr(st.fault, "connect"));
 	c.url = "file:///etc/passwd";
 	struct symbol_offer *o;
 	assert_int_equal(symbol_offer_open(&o, &c), -EINVAL);
@@ -438,10 +439,103 @@ static void a_budget_puts_off_and_what_does_not_work_is_counted(void **state)
 	st = offer(&j, &c);
 	assert_int_equal(st.no_file, 1);
 	assert_int_equal(st.uploaded_bytes, 0);
+	assert_string_equal(st.fault, "");
 	j.id[0] ^= 1;
 	end_job(&j);
 	st = offer(&j, &c); /* the process is gone */
 	assert_int_equal(st.no_file, 1);
+}
+
+/* An aggregator that has no room. */
+static const char full_server[] =
+    "import http.server, json, sys\n"
+    "class H(http.server.BaseHTTPRequestHandler):\n"
+    "    def do_POST(self):\n"
+    "        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))\n"
+    "        asked = self.path.endswith('needed')\n"
+    "        out = {'needed': [f['build_id'] for f in body['files']]} if asked else "
+    "{'error': 'no room for symbol files'}\n"
+    "        out = json.dumps(out).encode()\n"
+    "        self.send_response(200 if asked else 507)\n"
+    "        self.send_header('Content-Length', str(len(out)))\n"
+    "        self.end_headers()\n"
+    "        self.wfile.write(out)\n"
+    "    def log_message(self, *a): pass\n"
+    "s = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
+    "open(sys.argv[1], 'w').write(f'http://127.0.0.1:{s.server_port}')\n"
+    "s.serve_forever()\n";
+
+static pid_t start_full_server(char *address, size_t bytes)
+{
+	char script[256], at[256];
+	pid_t pid;
+	FILE *f;
+
+	write_text("full.py", full_server);
+	snprintf(script, sizeof(script), "%s/full.py", dir);
+	snprintf(at, sizeof(at), "%s/full.url", dir);
+	pid = fork();
+	if (!pid) {
+		execlp("python3", "python3", script, at, (char *)NULL);
+		_exit(127);
+	}
+	*address = '\0';
+	for (int i = 0; i < 200 && !*address; i++) {
+		usleep(50000);
+		f = fopen(at, "r");
+		if (f && !fgets(address, (int)bytes, f))
+			*address = '\0';
+		if (f)
+			fclose(f);
+	}
+	assert_true(*address);
+	return pid;
+}
+
+static struct symbol_offer_stats until_refused(struct symbol_offer *o, uint64_t refused)
+{
+	struct symbol_offer_stats st;
+
+	for (int i = 0; i < 600; i++) {
+		symbol_offer_stats_get(o, &st);
+		if (st.refused >= refused)
+			break;
+		usleep(50000);
+	}
+	assert_int_equal(st.refused, refused);
+	return st;
+}
+
+/* That questions are answered does not hide that no file is taken. */
+static void why_nothing_is_uploaded_stays_known_until_it_is(void **state)
+{
+	struct symbol_offer_config c;
+	struct symbol_offer *o;
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	char address[128], exe[256];
+	struct job j;
+	pid_t server = start_full_server(address, sizeof(address));
+	int fd, bytes;
+
+	start_job(&j);
+	offer_config(&c);
+	c.url = address;
+	assert_int_equal(symbol_offer_open(&o, &c), 0);
+	symbol_offer_note(o, j.id, j.id_bytes, j.lib, (uint32_t)j.pid);
+	assert_string_equal(until_refused(o, 1).fault,
+			    "the aggregator answers 507: no room for symbol files");
+	snprintf(exe, sizeof(exe), "%s/job", dir);
+	fd = open(exe, O_RDONLY);
+	bytes = symbol_content_id(fd, id);
+	close(fd);
+	assert_true(bytes > 0);
+	symbol_offer_note(o, id, (size_t)bytes, exe, (uint32_t)j.pid);
+	assert_string_equal(until_refused(o, 2).fault,
+			    "the aggregator answers 507: no room for symbol files");
+	symbol_offer_close(o);
+	kill(server, SIGTERM);
+	waitpid(server, NULL, 0);
+	end_job(&j);
 }
 
 static void a_day_has_its_bytes(void **state)
@@ -489,6 +583,7 @@ int main(void)
 		samples_get_no_name_until_the_real_file_is_there_and_then_the_right_one),
 	    cmocka_unit_test(a_forged_build_id_gives_nobody_else_s_program_names),
 	    cmocka_unit_test(a_budget_puts_off_and_what_does_not_work_is_counted),
+	    cmocka_unit_test(why_nothing_is_uploaded_stays_known_until_it_is),
 	    cmocka_unit_test(a_day_has_its_bytes),
 	};
 
