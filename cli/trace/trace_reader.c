@@ -329,21 +329,13 @@ int trace_reader_fields(char *line, size_t bytes, struct trace_field *fields, in
 
 bool trace_reader_u64(const struct trace_field *f, uint64_t *out)
 {
-	const char *p = f->text, *end = f->text + f->bytes;
-	uint64_t v = 0;
+	char *end;
 
-	if (p == end)
+	if (*f->text < '0' || *f->text > '9') /* strtoull() takes blanks and signs */
 		return false;
-	for (; p < end && *p >= '0' && *p <= '9'; p++) {
-		if (v > (UINT64_MAX - 9) / 10)
-			return false;
-		v = v * 10 + (uint64_t)(*p - '0');
-	}
-	if (p == f->text)
-		return false;
-	if (p < end && *p == '.')
-		for (p++; p < end && *p >= '0' && *p <= '9'; p++)
-			;
-	*out = v;
-	return p == end;
+	errno = 0;
+	*out = strtoull(f->text, &end, 10);
+	if (*end == '.')
+		end += 1 + strspn(end + 1, "0123456789");
+	return !errno && end == f->text + f->bytes;
 }
