@@ -53,7 +53,7 @@ static int trace_state(const struct options *o, const char *state)
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
 	if (o->rank >= 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
-	commands_add_job(o, path, sizeof(path));
+	client_add(path, sizeof(path), "job", o->job);
 	r = post(o, state, path, &j);
 	if (r)
 		return r;
@@ -102,7 +102,7 @@ int cmd_control_capture(const struct options *o)
 	n = snprintf(path, sizeof(path), "/api/v1/capture?rank=%d", o->rank);
 	if (o->seconds > 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&seconds=%.0f", o->seconds);
-	commands_add_job(o, path, sizeof(path));
+	client_add(path, sizeof(path), "job", o->job);
 	r = post(o, "capture", path, &j);
 	if (r)
 		return r;

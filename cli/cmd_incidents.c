@@ -17,14 +17,12 @@ int cmd_incidents_list(const struct options *o)
 	struct client c;
 	json_t *j;
 	size_t i, count, shown = 0;
-	int n;
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	n = snprintf(path, sizeof(path), "/api/v1/incidents?limit=%u", o->limit);
-	if (o->state)
-		snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
-	commands_add_job(o, path, sizeof(path));
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%u", o->limit);
+	client_add(path, sizeof(path), "state", o->state);
+	client_add(path, sizeof(path), "job", o->job);
 	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
 		return commands_complain("incidents", &e);
 	}

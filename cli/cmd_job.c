@@ -49,13 +49,12 @@ static void explain(const struct client *c, const json_t *incidents, json_t *kin
 
 int commands_show_job(const struct options *o, const struct client *c, const char *job)
 {
-	char path[600], name[384];
+	char path[600] = "/api/v1/kinds";
 	struct client_error e;
 	json_t *j, *list, *kind;
 	size_t i;
 
-	client_escape(name, sizeof(name), job);
-	snprintf(path, sizeof(path), "/api/v1/kinds?job=%s", name);
+	client_add(path, sizeof(path), "job", job);
 	if (client_json(c, "GET", path, &j, &e)) {
 		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no job and no incident has that name");
@@ -63,8 +62,8 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 		}
 		return commands_complain("show", &e);
 	}
-	client_escape(name, sizeof(name), jsonget_text(j, "job"));
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d&job=%s", INCIDENTS_MAX, name);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", INCIDENTS_MAX);
+	client_add(path, sizeof(path), "job", jsonget_text(j, "job"));
 	if (json_array_size(json_object_get(j, "kinds")) &&
 	    !commands_list(c, path, "incidents", INCIDENTS_MAX, &list, &e)) {
 		json_array_foreach (json_object_get(j, "kinds"), i, kind)

@@ -468,18 +468,11 @@ static void print_written(const struct recording *r, const struct profile_counts
 /* On an error those frames stay without a name. */
 static int ask_aggregator(const char *url, struct profile_names *names)
 {
-	struct symbol_client *symbols;
-	struct client_error e;
+	struct client_error e = {.remedy = ""};
 	struct client c;
-	int err = client_init_url(&c, url);
+	int err = client_init_url(&c, url) ?: profile_names_ask(names, &c, &e);
 
-	if (!err)
-		err = symbol_client_open(&symbols, &c);
-	if (err)
-		return err;
-	err = profile_names_ask(names, symbols, &e);
-	symbol_client_close(symbols);
-	if (err < 0 && err != -ENOMEM)
+	if (err && err != -ENOMEM)
 		fprintf(stderr, "sysom record: no names from %s: %s\n", term_safe(url, 100),
 			term_safe(e.why, 300));
 	return err == -ENOMEM ? err : 0;

@@ -136,27 +136,21 @@ static void print_violations(const json_t *violations)
 /* Of a job, or of all jobs if none is named. */
 static json_t *incidents_of(const struct client *c, const char *job)
 {
-	char path[512] = "/api/v1/incidents?limit=200", name[384];
+	char path[512] = "/api/v1/incidents?limit=200";
 	struct client_error e;
 	json_t *j;
 
-	if (*job) {
-		client_escape(name, sizeof(name), job);
-		snprintf(path, sizeof(path), "/api/v1/incidents?limit=200&job=%s", name);
-	}
+	client_add(path, sizeof(path), "job", *job ? job : NULL);
 	return commands_list(c, path, "incidents", 200, &j, &e) ? NULL : j;
 }
 
 /* The answer about one job, with its incidents; NULL: no such job, or none with requests. */
 static json_t *ask(const struct client *c, const char *job, struct client_error *e)
 {
-	char path[512] = "/api/v1/requests", name[384];
+	char path[512] = "/api/v1/requests";
 	json_t *j, *incidents, *first;
 
-	if (job) {
-		client_escape(name, sizeof(name), job);
-		snprintf(path, sizeof(path), "/api/v1/requests?job=%s", name);
-	}
+	client_add(path, sizeof(path), "job", job);
 	if (client_json(c, "GET", path, &j, e))
 		return NULL;
 	first = json_array_get(json_object_get(j, "requests"), 0);
@@ -302,7 +296,7 @@ static int show_request(const struct options *o, const struct client *c, const c
 	if (commands_control(o, &control))
 		return EXIT_USAGE;
 	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
-	commands_add_job(o, path, sizeof(path));
+	client_add(path, sizeof(path), "job", o->job);
 	node = commands_node_get(o, &control, path, &e);
 	list = json_object_get(node, "requests");
 	violations = violations_of(c, id);

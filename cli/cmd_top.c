@@ -319,16 +319,14 @@ static void draw(struct screen *s, const struct top *t)
 /* Finds the newest incident of the selected rank, else of its job. */
 static bool find_incident(struct screen *s, char id[33])
 {
-	struct options of = *s->o;
 	char path[512] = "/api/v1/incidents?limit=1000";
 	const json_t *in, *rank;
 	struct client_error e;
 	json_t *list;
 	size_t i, k;
 
-	of.job = s->job;
 	*id = '\0';
-	commands_add_job(&of, path, sizeof(path));
+	client_add(path, sizeof(path), "job", s->job);
 	if (client_json(s->client, "GET", path, &list, &e)) {
 		snprintf(s->note, sizeof(s->note), "%s", term_safe(e.why, 150));
 		return false;
@@ -462,7 +460,7 @@ static int live(const struct options *o, const struct client *c, const char *pat
 
 int cmd_top_main(const struct options *o)
 {
-	char path[512] = "/api/v1/ranks", job[384];
+	char path[512] = "/api/v1/ranks";
 	struct client_error e;
 	struct client c;
 	json_t *j;
@@ -470,10 +468,7 @@ int cmd_top_main(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	if (o->job) {
-		client_escape(job, sizeof(job), o->job);
-		snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
-	}
+	client_add(path, sizeof(path), "job", o->job);
 	if (term_is_live() && isatty(STDIN_FILENO) && !o->once && !o->json)
 		return live(o, &c, path);
 	if (commands_list(&c, path, "ranks", LIMIT_FLEET_RANKS, &j, &e)) {

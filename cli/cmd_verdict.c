@@ -126,9 +126,11 @@ static int look_at(const struct client *c, const char *job, struct look *l, stru
 	int err;
 
 	*l = (struct look){.diagnosed = true};
-	snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
+	snprintf(path, sizeof(path), "/api/v1/ranks");
+	client_add(path, sizeof(path), "job", job);
 	err = commands_list(c, path, "ranks", LIMIT_FLEET_RANKS, &ranks, e);
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d&job=%s", INCIDENTS_MAX, job);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", INCIDENTS_MAX);
+	client_add(path, sizeof(path), "job", job);
 	if (!err)
 		err = commands_list(c, path, "incidents", INCIDENTS_MAX, &incidents, e);
 	divide(json_object_get(ranks, "ranks"), json_object_get(incidents, "incidents"), l);
@@ -277,7 +279,7 @@ static void name_of_environment(char *key, size_t room)
 
 int cmd_verdict_main(const struct options *o)
 {
-	char key[ATTACH_TEXT_BYTES], job[3 * ATTACH_TEXT_BYTES];
+	char key[ATTACH_TEXT_BYTES];
 	struct client_error e;
 	struct client c;
 	struct look l;
@@ -289,13 +291,12 @@ int cmd_verdict_main(const struct options *o)
 		snprintf(key, sizeof(key), "%s", o->argv[0]);
 	else
 		name_of_environment(key, sizeof(key));
-	client_escape(job, sizeof(job), key);
-	if (!*job) {
+	if (!*key) {
 		fputs("sysom verdict: which job? There is no SYSOM_JOB and no scheduler's job id\n",
 		      stderr);
 		return EXIT_USAGE;
 	}
-	if (wait_for_end(o, &c, job, &l, &e)) {
+	if (wait_for_end(o, &c, key, &l, &e)) {
 		look_fini(&l);
 		return commands_complain("verdict", &e);
 	}

@@ -74,7 +74,8 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	json_t *j, *r;
 	size_t i;
 
-	snprintf(line, sizeof(line), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
+	snprintf(line, sizeof(line), "/api/v1/ranks");
+	client_add(line, sizeof(line), "job", job);
 	commands_list(c, line, "ranks", LIMIT_FLEET_RANKS, &j, &e);
 	json_array_foreach (json_object_get(j, "ranks"), i, r) {
 		steps += jsonget_number(r, "steps");
@@ -150,8 +151,8 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	char path[512];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", most, *job ? "&job=" : "",
-		 job);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", most);
+	client_add(path, sizeof(path), "job", job);
 	if (commands_list(c, path, "incidents", (size_t)most, &j, e))
 		return NULL;
 	list = json_object_get(j, "incidents");
@@ -209,14 +210,14 @@ static bool is_ambiguous(const struct client *c, const char *job)
 {
 	struct client_error e;
 	const json_t *jobs, *one;
-	char path[512];
+	char path[512] = "/api/v1/jobs";
 	json_t *j;
 	bool many;
 	size_t i;
 
-	if (!*job)
+	if (!job)
 		return false;
-	snprintf(path, sizeof(path), "/api/v1/jobs?job=%s", job);
+	client_add(path, sizeof(path), "job", job);
 	if (client_json(c, "GET", path, &j, &e)) /* no aggregator yet */
 		return false;
 	jobs = json_object_get(j, "jobs");
@@ -242,7 +243,7 @@ int cmd_wait_main(const struct options *o)
 	struct progress p = {.live = term_error_is_live(), .rate = -1};
 	struct old old = {0}, *but = o->any ? NULL : &old;
 	uint64_t begin = clock_monotonic_ns();
-	char open_id[33] = "", job[384] = "";
+	char open_id[33] = "";
 	struct client_error e;
 	struct client c;
 	json_t *in;
@@ -250,23 +251,21 @@ int cmd_wait_main(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	if (o->job)
-		client_escape(job, sizeof(job), o->job);
 	for (;;) {
-		if (is_ambiguous(&c, job)) {
+		if (is_ambiguous(&c, o->job)) {
 			free(old.ids);
 			return EXIT_NOTHING;
 		}
-		in = find(&c, job, state, but, open_id, &e);
+		in = find(&c, o->job, state, but, open_id, &e);
 		waited = (double)(clock_monotonic_ns() - begin) / 1e9;
 		if (in || waited >= o->timeout_s)
 			break;
-		show_progress(&p, &c, job, o->timeout_s - waited, open_id);
+		show_progress(&p, &c, o->job, o->timeout_s - waited, open_id);
 		usleep(POLL_US);
 	}
 	/* time is up: an open incident is an answer too */
 	if (!in)
-		in = find(&c, job, "open", but, open_id, &e);
+		in = find(&c, o->job, "open", but, open_id, &e);
 	free(old.ids);
 	return finish(o, &p, in, waited, &e);
 }

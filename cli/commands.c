@@ -114,29 +114,17 @@ void commands_print_new(json_t *j)
 	json_decref(j);
 }
 
-void commands_add_job(const struct options *o, char *path, size_t room)
-{
-	char job[384];
-	size_t n = strlen(path);
-
-	if (!o->job)
-		return;
-	client_escape(job, sizeof(job), o->job);
-	snprintf(path + n, room - n, "&job=%s", job);
-}
-
 int commands_list(const struct client *c, const char *path, const char *what, size_t most,
 		  json_t **out, struct client_error *e)
 {
-	char place[800], next[800];
+	char next[800];
 	json_t *page;
 	int err = client_json(c, "GET", path, out, e);
 
 	while (!err && json_array_size(json_object_get(*out, what)) < most) {
-		client_escape(place, sizeof(place), jsonget_text(*out, "next"));
-		if (!*place ||
-		    (size_t)snprintf(next, sizeof(next), "%s%cafter=%s", path,
-				     strchr(path, '?') ? '&' : '?', place) >= sizeof(next))
+		snprintf(next, sizeof(next), "%s", path);
+		client_add(next, sizeof(next), "after", jsonget_text(*out, "next"));
+		if (!*next || !*jsonget_text(*out, "next"))
 			break;
 		err = client_json(c, "GET", next, &page, e);
 		if (err) {
@@ -166,7 +154,7 @@ static int newest(const struct options *o, const struct client *c, char id[33])
 	size_t i, transients = 0;
 
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", NEWEST_MAX);
-	commands_add_job(o, path, sizeof(path));
+	client_add(path, sizeof(path), "job", o->job);
 	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e))
 		return commands_complain("", &e);
 	list = json_object_get(j, "incidents");

@@ -59,8 +59,6 @@ int commands_incident(const struct options *o, const struct client *c, const cha
  * is owned by the caller. path has its arguments. As client_json. */
 int commands_list(const struct client *c, const char *path, const char *what, size_t most,
 		  json_t **out, struct client_error *e);
-/* Appends --job, if given, to a path that has arguments. */
-void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 int commands_complain(const char *what, const struct client_error *e);
 /* A state of a rank: a word or, from an older peer, a number. */

@@ -33,7 +33,6 @@ struct node {
 struct clocks {
 	struct node *nodes;
 	size_t count;
-	uint64_t dropped;
 };
 
 int clocks_open(struct clocks **out)
@@ -132,10 +131,8 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 		struct node *at =
 		    llabs(end_ns[i] - base) < CLOCKS_REACH_NS ? node_at(c, node[i]) : NULL;
 
-		if (!at) {
-			c->dropped++;
+		if (!at)
 			continue;
-		}
 		at->at_ns[at->pushed % CLOCKS_SAMPLES] = end_ns[i];
 		at->residual_ns[at->pushed % CLOCKS_SAMPLES] =
 		    (double)(end_ns[i] - base) - reference;
@@ -177,9 +174,4 @@ void clocks_forget(struct clocks *c, uint32_t node)
 {
 	if (node < c->count)
 		c->nodes[node] = (struct node){0};
-}
-
-uint64_t clocks_dropped(const struct clocks *c)
-{
-	return c->dropped;
 }

@@ -8,7 +8,6 @@
  * alarm is raised nothing is learned. */
 #include "analysis/expect/roofline.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -66,15 +65,6 @@ void roofline_config_default(struct roofline_config *c)
 	    .p99_retrain = 500,
 	    .seed = 1,
 	};
-}
-
-int roofline_mode_parse(const char *text)
-{
-	if (!strcmp(text, "robust"))
-		return ROOFLINE_ROBUST;
-	if (!strcmp(text, "p99"))
-		return ROOFLINE_P99;
-	return -EINVAL;
 }
 
 const char *roofline_state_name(enum roofline_state s)

@@ -19,8 +19,6 @@
 
 enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_READY = 1, ROOFLINE_REFUSED = 2 };
 void roofline_config_default(struct roofline_config *c);
-/* "robust" or "p99"; -EINVAL. */
-int roofline_mode_parse(const char *text);
 const char *roofline_state_name(enum roofline_state s);
 
 struct roofline_verdict {

@@ -148,7 +148,6 @@ void peers_queue_flag(struct peers *p, const struct peers_flag *f)
 	if (p->queue_count == p->queue_room) {
 		p->queue_head = (p->queue_head + 1) % p->queue_room;
 		p->queue_count--;
-		p->lost++;
 	}
 	p->queue[(p->queue_head + p->queue_count++) % p->queue_room] = *f;
 }
@@ -161,11 +160,6 @@ bool peers_next(struct peers *p, struct peers_flag *out)
 	p->queue_head = (p->queue_head + 1) % p->queue_room;
 	p->queue_count--;
 	return true;
-}
-
-uint64_t peers_lost(const struct peers *p)
-{
-	return p->lost;
 }
 
 static double level_over(struct peers *p, uint64_t begin, uint64_t end)

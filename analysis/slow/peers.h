@@ -85,10 +85,9 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
  * the values are medians of. */
 void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
 		double step_ns, uint32_t weight);
-/* The next flag that the last push raised or ended; false: none. */
+/* The next flag that the last push raised or ended; false: none. The oldest flags that the caller
+ * does not fetch are dropped. */
 bool peers_next(struct peers *p, struct peers_flag *out);
-/* Flags dropped because the caller did not fetch them with peers_next. */
-uint64_t peers_lost(const struct peers *p);
 /* The caller will push the same rows again, to judge them with the noise and step time that were
  * learned from them. Drops the rows and their flags. */
 void peers_again(struct peers *p);

@@ -77,7 +77,6 @@ struct peers {
 	uint32_t *order, *key; /* order: [2 * members] */
 	struct peers_flag *queue;
 	uint32_t queue_room, queue_head, queue_count;
-	uint64_t lost;
 };
 
 static inline uint32_t peers_at(const struct peers *p, uint64_t push)

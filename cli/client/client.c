@@ -36,12 +36,15 @@ int client_init_socket(struct client *c, const char *path)
 	return 0;
 }
 
-void client_escape(char *out, size_t out_bytes, const char *text)
+void client_add(char *path, size_t room, const char *key, const char *value)
 {
-	char *escaped = curl_easy_escape(NULL, text, 0);
+	char *escaped = value ? curl_easy_escape(NULL, value, 0) : NULL;
+	size_t n = strlen(path);
 
-	if (!escaped || (size_t)snprintf(out, out_bytes, "%s", escaped) >= out_bytes)
-		*out = '\0';
+	if (value && (!escaped || !n ||
+		      (size_t)snprintf(path + n, room - n, "%c%s=%s", strchr(path, '?') ? '&' : '?',
+				       key, escaped) >= room - n))
+		*path = '\0';
 	curl_free(escaped);
 }
 
@@ -175,7 +178,7 @@ static int request(const struct client *c, const char *method, const char *path,
 	int r;
 
 	*e = (struct client_error){.remedy = ""};
-	if ((size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
+	if (!*path || (size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
 		snprintf(e->why, sizeof(e->why), "the request is too long");
 		return -EINVAL;
 	}

@@ -37,7 +37,8 @@ int client_json(const struct client *c, const char *method, const char *path, js
 /* POST of a JSON body (borrowed). */
 int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
 		struct client_error *e);
-/* Percent-encodes text into out; "" if it does not fit. */
-void client_escape(char *out, size_t out_bytes, const char *text);
+/* Appends "?key=value" or "&key=value" to the path, the value percent-encoded. value NULL: nothing. If
+ * it does not fit, the path becomes "", and its request fails. */
+void client_add(char *path, size_t room, const char *key, const char *value);
 
 #endif

@@ -13,11 +13,12 @@
 #include "cli/diff/diff_source.h"
 #include "render/term.h"
 
-#define BASELINE  "baseline:"
-#define SKETCH	  "sketch:"
-#define RUN_CHARS 16
-#define KNOWN_MAX 20u /* names that an error message lists */
-#define VALUE_MAX 9e18
+#define BASELINE   "baseline:"
+#define SKETCH	   "sketch:"
+#define RUN_CHARS  16
+#define RUN_DIGITS "0123456789abcdef"
+#define KNOWN_MAX  20u /* names that an error message lists */
+#define VALUE_MAX  9e18
 
 /* ---- the aggregator's JSON ---- */
 
@@ -261,22 +262,22 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 
 static int open_baseline(struct diff_source *s, const char *arg, char part[][WIRE_TEXT_BYTES])
 {
-	char job[3 * WIRE_TEXT_BYTES], role[3 * WIRE_TEXT_BYTES], run[3 * RUN_CHARS + 1],
-	    path[1024];
+	char path[1024] = "/api/v1/baselines";
 	json_t *all = NULL, *answer = NULL;
 	const json_t *found;
 	struct client_error e;
 	int rc = EXIT_NOTHING;
 
-	client_escape(job, sizeof(job), part[0]);
-	snprintf(path, sizeof(path), "/api/v1/baselines?job=%s", job);
+	client_add(path, sizeof(path), "job", part[0]);
 	if (client_json(&s->client, "GET", path, &all, &e))
 		return commands_complain("diff", &e);
 	found = choose(all, arg, part[1], part[2]);
 	if (found) {
-		client_escape(role, sizeof(role), jsonget_text(found, "role"));
-		client_escape(run, sizeof(run), jsonget_text(found, "run"));
-		snprintf(path, sizeof(path), "/api/v1/baselines/%s?job=%s&role=%s", run, job, role);
+		snprintf(path, sizeof(path), "/api/v1/baselines/%.*s",
+			 (int)strspn(jsonget_text(found, "run"), RUN_DIGITS),
+			 jsonget_text(found, "run"));
+		client_add(path, sizeof(path), "job", part[0]);
+		client_add(path, sizeof(path), "role", jsonget_text(found, "role"));
 		rc = take(s, arg, path, &answer);
 	}
 	if (rc == EXIT_OK)
@@ -292,12 +293,12 @@ static int open_baseline(struct diff_source *s, const char *arg, char part[][WIR
 
 static int open_rank(struct diff_source *s, const char *arg, char part[][WIRE_TEXT_BYTES])
 {
-	char job[3 * WIRE_TEXT_BYTES], path[1024];
+	char path[1024] = "/api/v1/sketch";
 	json_t *answer = NULL;
 	int rc;
 
-	client_escape(job, sizeof(job), part[0]);
-	snprintf(path, sizeof(path), "/api/v1/sketch?job=%s&rank=%s", job, part[1]);
+	client_add(path, sizeof(path), "job", part[0]);
+	client_add(path, sizeof(path), "rank", part[1]);
 	rc = take(s, arg, path, &answer);
 	if (rc == EXIT_OK)
 		snprintf(s->label, sizeof(s->label), "sketch of rank %s of %s, until %s", part[1],
@@ -324,7 +325,7 @@ int diff_sketch_open(struct diff_source *s, const struct options *o, const char 
 				      : "sketch:JOB:RANK";
 	char part[3][WIRE_TEXT_BYTES] = {0};
 	unsigned n = split(strchr(arg, ':') + 1, baseline ? 3 : 2, part);
-	size_t digits = strspn(part[1], "0123456789"), run = strspn(part[2], "0123456789abcdef");
+	size_t digits = strspn(part[1], "0123456789"), run = strspn(part[2], RUN_DIGITS);
 
 	s->kind = baseline ? "baseline" : "sketch";
 	if (!*part[0] && o->job)

@@ -53,16 +53,10 @@ const struct trace_rank *incident_stacks_rank(const json_t *in, const struct tra
 /* Asks for names that the local files don't have; on an error the frames stay without a name. */
 static int ask_aggregator(const struct trace_rank *r, struct profile_names *names)
 {
-	struct symbol_client *c;
 	struct client_error e;
-	int err = symbol_client_open(&c, r->aggregator);
+	int err = profile_names_ask(names, r->aggregator, &e);
 
-	if (err)
-		return err;
-	err = profile_names_ask(names, c, &e);
-	symbol_client_close(c);
-	if (err < 0 && err != -ENOMEM &&
-	    err != -ENOENT) /* -ENOENT: an aggregator without symbols */
+	if (err && err != -ENOMEM && err != -ENOENT) /* -ENOENT: an aggregator without symbols */
 		fprintf(stderr, "sysom: no names from the aggregator: %s\n", term_safe(e.why, 300));
 	return err == -ENOMEM ? err : 0;
 }

@@ -168,13 +168,17 @@ static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t a
 	return s;
 }
 
-int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct client_error *e)
+int profile_names_ask(struct profile_names *n, const struct client *aggregator,
+		      struct client_error *e)
 {
 	const struct stack_batch *b = n->b;
+	struct symbol_client *c;
 	struct symbol_name name;
-	int err = 0, named = 0;
+	int err = symbol_client_open(&c, aggregator);
 
 	*e = (struct client_error){.remedy = ""};
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 
@@ -199,9 +203,9 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 		    symbol_client_find(c, o->build_id, o->build_id_bytes, s->address, &name))
 			continue;
 		set_name(s, &name);
-		named++;
 	}
-	return err ? err : named;
+	symbol_client_close(c);
+	return err;
 }
 
 static int native(struct profile_names *n, const struct stack_frame *f, struct profile_name *out)

@@ -27,9 +27,10 @@ int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 		       struct symbol_reader *reader, struct symbol_resolver *resolver,
 		       const char *proc_root);
 /* Asks the aggregator, in few requests, for every native frame that the resolver could not name;
- * profile_names_get then uses the answers. Returns the number of addresses that got a name, or as
- * symbol_client_fetch; then the names stay as they were. */
-int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct client_error *e);
+ * profile_names_get then uses the answers. As symbol_client_fetch; on an error the names stay as they
+ * were. */
+int profile_names_ask(struct profile_names *n, const struct client *aggregator,
+		      struct client_error *e);
 void profile_names_close(struct profile_names *n); /* NULL is a no-op */
 /* frame: index in the batch. Texts live until close. On -ENOMEM *out is valid, without symbols. */
 int profile_names_get(struct profile_names *n, uint32_t frame, struct profile_name *out);

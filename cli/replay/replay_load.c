@@ -12,10 +12,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
-#include "base/keyed.h"
+#include "base/idmap.h"
 #include "base/order.h"
-#include "base/probe.h"
 #include "base/room.h"
 #include "cli/text/pages.h"
 #include "render/term.h"
@@ -55,17 +53,14 @@ static const uint8_t record_kinds[] = {
 /* In record.dtype while loading: the row has a correlation id. */
 #define HAS_CORRELATION 1
 
-#define NAME_GUESSES 4096u
-
 struct loader {
 	struct replay_trace *t;
 	const char *path;
 	struct trace_reader *reader;
 	size_t host_room, device_room, mark_room;
 	uint64_t line;
-	const char *why;	      /* why an event was refused */
-	uint64_t pid;		      /* of a Kineto file's launches; 0: none yet */
-	uint32_t guess[NAME_GUESSES]; /* by ends and length of a name: the latest id */
+	const char *why; /* why an event was refused */
+	uint64_t pid;	 /* of a Kineto file's launches; 0: none yet */
 };
 
 /* ---- names ---- */
@@ -122,46 +117,18 @@ static struct replay_name name_of(const char *text)
 				    .func = (uint8_t)coll_of(text)};
 }
 
-static bool name_equals(const char *have, const char *text, size_t bytes)
-{
-	return !strncmp(have, text, bytes) && !have[bytes];
-}
-
-/* The id of a name; 0: no room. */
-static uint32_t names_find(struct replay_trace *t, const char *text, size_t bytes)
+/* The id of a name, which may have a zero byte before its end; 0: "", or no room. */
+static uint32_t names_id(struct replay_trace *t, const char *text, size_t bytes)
 {
 	uint32_t before = t->names.count;
-	int64_t id = ROOM_FOR(t->name, t->name_room, before + 1ull)
-			 ? -ENOMEM
-			 : intern_bytes(&t->names, text, bytes, REPLAY_LOAD_NAMES_MAX);
+	int64_t id =
+	    ROOM_FOR(t->name, t->name_room, before + 1ull)
+		? -ENOMEM
+		: intern_bytes(&t->names, text, strnlen(text, bytes), REPLAY_LOAD_NAMES_MAX);
 
 	if (id == before)
 		t->name[id] = name_of(t->names.text[id]);
 	return id > 0 ? (uint32_t)id : 0;
-}
-
-/* Hashing a long mangled name costs more than the rest of its row. So a name is first compared with the
- * latest one that has the same length, ends and middle. */
-static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
-{
-	uint64_t part[3] = {0};
-	uint32_t at, id;
-
-	bytes = strnlen(text, bytes);
-	if (!bytes)
-		return 0;
-	if (bytes < 8) {
-		memcpy(part, text, bytes);
-	} else {
-		memcpy(&part[0], text, 8);
-		memcpy(&part[1], text + bytes / 2 - 4, 8);
-		memcpy(&part[2], text + bytes - 8, 8);
-	}
-	at = (uint32_t)hash_mix(part[0] + 3 * part[1] + 5 * part[2] + bytes) % NAME_GUESSES;
-	id = l->guess[at];
-	if (id && name_equals(l->t->names.text[id], text, bytes))
-		return id;
-	return l->guess[at] = names_find(l->t, text, bytes);
 }
 
 /* ---- rows ---- */
@@ -207,7 +174,7 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 	bool kernel = !strcmp(kind, "kernel"), api = !strcmp(kind, "api");
 
 	if (kernel || api) {
-		r->name = names_id(l, name, name_bytes);
+		r->name = names_id(t, name, name_bytes);
 		what = r->name ? t->name[r->name] : name_of(name);
 		r->kind = api ? what.api : what.coll ? ROW_NCCL : ROW_KERNEL;
 		if (r->kind == ROW_OTHER)
@@ -222,7 +189,7 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 	}
 	r->kind = kinds[at].row;
 	t->holes += r->kind == ROW_HOLE;
-	r->name = names_id(l, name, name_bytes);
+	r->name = names_id(t, name, name_bytes);
 	return true;
 }
 
@@ -487,85 +454,67 @@ static int load_json(struct loader *l)
 
 /* ---- launches and their kernels ---- */
 
-/* Correlation id -> launch call and first kernel: an array by id if the ids are dense, as in most traces,
- * else a hash map. */
+/* What has a correlation id: its launch call and its first kernel. */
 struct join_slot {
-	uint32_t corr;
 	uint32_t call, device; /* index + 1; 0 none */
 	uint32_t devices;
 };
 
 struct join {
+	struct idmap by_id;
 	struct join_slot *slots;
 	size_t room;
-	uint32_t base;
-	bool dense;
 };
-
-static struct join_slot *join_at(const struct join *j, uint32_t corr)
-{
-	if (j->dense)
-		return &j->slots[corr - j->base];
-	PROBE_PLACES (at, keyed_word(keyed_process(), corr), j->room)
-		if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
-			return &j->slots[at];
-}
 
 /* NULL: the record is not joined. */
 static struct join_slot *join_of(const struct join *j, const struct record *r)
 {
-	return r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC ? join_at(j, r->correlation)
-								     : NULL;
+	uint32_t at = r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC
+			  ? idmap_get(&j->by_id, r->correlation)
+			  : IDMAP_NONE;
+
+	return at == IDMAP_NONE ? NULL : &j->slots[at];
 }
 
-static bool join_room(struct join *j, const struct replay_trace *t)
+/* The same; *out: new, if there is none yet. 0 or -ENOMEM. */
+static int join_add(struct join *j, const struct record *r, struct join_slot **out)
 {
-	size_t rows = t->host_count + t->device_count, size = 16;
-	uint32_t low = UINT32_MAX, high = 0;
+	uint32_t at = j->by_id.count;
 
-	for (size_t i = 0; i < rows; i++) {
-		const struct record *r =
-		    i < t->host_count ? &t->host[i] : &t->device[i - t->host_count];
-
-		if (r->dtype != HAS_CORRELATION)
-			continue;
-		low = r->correlation < low ? r->correlation : low;
-		high = r->correlation > high ? r->correlation : high;
-	}
-	while (size < rows * 2)
-		size <<= 1;
-	j->base = low;
-	j->dense = low <= high && high - low < size;
-	if (j->dense)
-		size = (size_t)(high - low) + 1;
-	j->room = size;
-	j->slots = pages_filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
-	return j->slots;
+	*out = join_of(j, r);
+	if (*out || r->dtype != HAS_CORRELATION || r->kind == RECORD_SYNC)
+		return 0;
+	if (ROOM_FOR(j->slots, j->room, at + 1ull) || idmap_put(&j->by_id, r->correlation, at))
+		return -ENOMEM;
+	*out = &j->slots[at];
+	**out = (struct join_slot){0};
+	return 0;
 }
 
-static bool join_build(struct join *j, const struct replay_trace *t)
+static int join_build(struct join *j, const struct replay_trace *t)
 {
-	if (!join_room(j, t))
-		return false;
+	struct join_slot *slot;
+
+	j->by_id.max = UINT32_MAX - 1;
 	for (size_t i = 0; i < t->host_count; i++) {
-		struct join_slot *slot = join_of(j, &t->host[i]);
-
-		if (!slot || slot->call)
-			continue;
-		slot->corr = t->host[i].correlation;
-		slot->call = (uint32_t)i + 1;
+		if (join_add(j, &t->host[i], &slot))
+			return -ENOMEM;
+		if (slot && !slot->call)
+			slot->call = (uint32_t)i + 1;
 	}
 	for (size_t i = 0; i < t->device_count; i++) {
-		struct join_slot *slot = join_of(j, &t->device[i]);
-
-		if (!slot)
-			continue;
-		slot->corr = t->device[i].correlation;
-		if (!slot->device)
+		if (join_add(j, &t->device[i], &slot))
+			return -ENOMEM;
+		if (slot && !slot->devices++)
 			slot->device = (uint32_t)i + 1;
-		slot->devices++;
 	}
-	return true;
+	return 0;
+}
+
+static void join_free(struct join *j)
+{
+	idmap_fini(&j->by_id);
+	free(j->slots);
 }
 
 /* Fills a launch's fields from its first kernel; NULL: the file has none. */
@@ -703,8 +652,10 @@ static int records_finish(struct loader *l)
 	size_t calls = t->host_count;
 	int rc;
 
-	if (!join_build(&j, t))
+	if (join_build(&j, t)) {
+		join_free(&j);
 		return complain(l, "out of memory");
+	}
 	for (size_t i = 0; i < calls; i++) {
 		const struct join_slot *slot = join_of(&j, &t->host[i]);
 
@@ -715,7 +666,7 @@ static int records_finish(struct loader *l)
 	rc = devices_finish(l, &j);
 	for (size_t i = 0; i < calls; i++)
 		t->host[i].dtype = 0;
-	free(j.slots);
+	join_free(&j);
 	if (rc)
 		return rc;
 	marks_take(l);
@@ -728,7 +679,7 @@ static int load(struct loader *l)
 {
 	int c, rc;
 
-	names_find(l->t, "", 0);
+	names_id(l->t, "", 0);
 	if (!l->t->names.count)
 		return complain(l, "out of memory");
 	rc = trace_reader_open(&l->reader, l->path);

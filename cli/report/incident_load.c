@@ -101,13 +101,13 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 static void load_nic(const struct client *c, struct trace_rank *r)
 {
 	static const char *const settings[] = {"env:NCCL_IB_HCA", "env:NCCL_SOCKET_IFNAME"};
-	char job[3 * WIRE_TEXT_BYTES], path[3 * WIRE_TEXT_BYTES + 64];
+	char path[3 * WIRE_TEXT_BYTES + 64];
 	json_t *sketch = NULL, *s;
 	struct client_error e;
 	size_t i;
 
-	client_escape(job, sizeof(job), r->who.job);
-	snprintf(path, sizeof(path), "/api/v1/sketch?job=%s&rank=%d", job, r->who.rank);
+	snprintf(path, sizeof(path), "/api/v1/sketch?rank=%d", r->who.rank);
+	client_add(path, sizeof(path), "job", r->who.job);
 	if (client_json(c, "GET", path, &sketch, &e)) /* none came yet, or none is kept any more */
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(settings); k++)

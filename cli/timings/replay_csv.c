@@ -6,14 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_BYTES (2 * REPLAY_CSV_ROW_BYTES_MAX)
-
 struct replay_csv {
 	struct trace_reader *reader;
-	bool text_end;
-	char *text;
-	size_t at, bytes;
-	uint64_t line, next_line, blank;
+	uint64_t blank;
 	const char *error;
 	struct trace_field field[REPLAY_CSV_FIELDS_MAX];
 };
@@ -27,12 +22,6 @@ int replay_csv_take(struct replay_csv **out, struct trace_reader *reader)
 		return -ENOMEM;
 	}
 	c->reader = reader;
-	c->next_line = 1;
-	c->text = malloc(TEXT_BYTES + 1);
-	if (!c->text) {
-		replay_csv_close(c);
-		return -ENOMEM;
-	}
 	*out = c;
 	return 0;
 }
@@ -50,7 +39,6 @@ void replay_csv_close(struct replay_csv *c)
 	if (!c)
 		return;
 	trace_reader_close(c->reader);
-	free(c->text);
 	free(c);
 }
 
@@ -60,97 +48,30 @@ static int bad(struct replay_csv *c, const char *what)
 	return -EBADMSG;
 }
 
-/* Reads more text; sets text_end at the end of the file. */
-static int text_fill(struct replay_csv *c)
-{
-	ssize_t n;
-
-	memmove(c->text, c->text + c->at, c->bytes - c->at);
-	c->bytes -= c->at;
-	c->at = 0;
-	n = trace_reader_read(c->reader, c->text + c->bytes, TEXT_BYTES - c->bytes);
-	if (n < 0) {
-		c->error = trace_reader_error(c->reader);
-		return n == -EBADMSG ? -EBADMSG : -EIO;
-	}
-	c->text_end = n == 0;
-	c->bytes += (size_t)n;
-	return 0;
-}
-
-/* The bytes of the row at c->at with its line end; 0: more text is needed. */
-static size_t row_span(struct replay_csv *c, uint64_t *lines, bool *open_quote)
-{
-	char *p = c->text + c->at, *end = c->text + c->bytes;
-	char *nl = memchr(p, '\n', (size_t)(end - p));
-	bool quoted = false;
-
-	*lines = 0;
-	*open_quote = false;
-	if (nl && !memchr(p, '"', (size_t)(nl - p))) {
-		*lines = 1;
-		return (size_t)(nl + 1 - p);
-	}
-	for (char *q = p; q < end; q++) {
-		if (*q == '"')
-			quoted = !quoted;
-		*lines += *q == '\n';
-		if (*q == '\n' && !quoted)
-			return (size_t)(q + 1 - p);
-	}
-	*open_quote = quoted;
-	return 0;
-}
-
 int replay_csv_next(struct replay_csv *c, struct trace_field **fields)
 {
-	for (;;) {
-		uint64_t lines;
-		bool open_quote;
-		size_t span = row_span(c, &lines, &open_quote), body;
-		char *row;
-		int n;
+	size_t bytes;
+	char *row;
+	int n;
 
-		c->line = c->next_line;
-		if (!span && !c->text_end) {
-			int rc;
-
-			if (c->bytes - c->at >= REPLAY_CSV_ROW_BYTES_MAX)
-				return bad(c, open_quote ? "a quote is never closed"
-							 : "the row is too long");
-			rc = text_fill(c);
-			if (rc)
-				return rc;
-			continue;
-		}
-		if (!span && c->at == c->bytes)
-			return 0;
-		if (!span && open_quote)
-			return bad(c, "a quote is never closed");
-		body = span ? span - 1 : c->bytes - c->at;
-		row = c->text + c->at;
-		c->at += span ? span : body;
-		c->next_line += lines;
-		if (body && row[body - 1] == '\r')
-			body--;
-		if (!body) {
-			c->blank++;
-			continue;
-		}
-		if (memchr(row, '\0', body))
-			return bad(c, "a zero byte");
-		row[body] = '\0'; /* replaces the line end */
-		*fields = c->field;
-		n = trace_reader_fields(row, body, c->field, REPLAY_CSV_FIELDS_MAX);
-		if (n > REPLAY_CSV_FIELDS_MAX)
-			return bad(c, "too many columns");
-		return n < 0 ? bad(c, "text after a closing quote") : n;
-	}
+	while ((n = trace_reader_row(c->reader, true, &row, &bytes)) > 0 && !bytes)
+		c->blank++;
+	if (n < 0)
+		c->error = trace_reader_error(c->reader);
+	if (n <= 0)
+		return n == 0 || n == -EBADMSG ? n : -EIO;
+	if (memchr(row, '\0', bytes))
+		return bad(c, "a zero byte");
+	*fields = c->field;
+	n = trace_reader_fields(row, bytes, c->field, REPLAY_CSV_FIELDS_MAX);
+	if (n > REPLAY_CSV_FIELDS_MAX)
+		return bad(c, "too many columns");
+	return n < 0 ? bad(c, "text after a closing quote") : n;
 }
 
 uint64_t replay_csv_line(const struct replay_csv *c)
 {
-	return c->line;
+	return trace_reader_line_number(c->reader);
 }
 
 uint64_t replay_csv_blank(const struct replay_csv *c)
@@ -163,35 +84,10 @@ const char *replay_csv_error(const struct replay_csv *c)
 	return c->error ? c->error : "out of memory";
 }
 
-/* With up to 15 digits and a small exponent one multiplication or division is exact. */
-static bool number_short(const char *p, double *out)
-{
-	static const double ten[] = {1e0, 1e1, 1e2,  1e3,  1e4,	 1e5,  1e6,  1e7,
-				     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-	bool negative = *p == '-';
-	uint64_t v = 0;
-	unsigned digits = 0, decimals = 0;
-
-	p += negative;
-	for (; *p >= '0' && *p <= '9'; p++, digits++)
-		v = v * 10 + (unsigned)(*p - '0');
-	if (*p == '.')
-		for (p++; *p >= '0' && *p <= '9'; p++, digits++, decimals++)
-			v = v * 10 + (unsigned)(*p - '0');
-	if (*p || !digits || digits > 15)
-		return false;
-	*out = (double)v / ten[decimals];
-	if (negative)
-		*out = -*out;
-	return true;
-}
-
 bool replay_csv_number(const struct trace_field *f, double *out)
 {
 	char *end;
 
-	if (number_short(f->text, out))
-		return true;
 	if (!f->bytes)
 		return false;
 	*out = strtod(f->text, &end);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_csv.h - reads the rows of a CSV file that trace_reader.h opens. RFC 4180: quoted fields may hold
- * commas, doubled quotes and line ends. Owns: the reader and a buffer. Threads: one caller. Trust: the file
+ * commas, doubled quotes and line ends. Owns: the reader. Threads: one caller. Trust: the file
  * is hostile: rows and fields are bounded. */
 #ifndef SYSOM_CLI_TIMINGS_REPLAY_CSV_H
 #define SYSOM_CLI_TIMINGS_REPLAY_CSV_H
@@ -11,8 +11,7 @@
 
 #include "cli/trace/trace_reader.h"
 
-#define REPLAY_CSV_FIELDS_MAX	 1024	    /* the widest metric files have some 150 columns */
-#define REPLAY_CSV_ROW_BYTES_MAX (1u << 20) /* longer rows are an error, not a long wait */
+#define REPLAY_CSV_FIELDS_MAX 1024 /* the widest metric files have some 150 columns */
 
 struct replay_csv;
 /* path "-" is standard input. 0 or -errno. */

@@ -355,20 +355,11 @@ static int on_number(void *ctx, const char *text, size_t bytes)
 	return value_done(ctx);
 }
 
-/* Counts lines, eight bytes at a time: a file may have a line for every value. */
 static uint64_t lines_of(const unsigned char *text, size_t bytes)
 {
-	const uint64_t low = 0x7f7f7f7f7f7f7f7full;
-	uint64_t n = 0, word;
-	size_t i = 0;
+	uint64_t n = 0;
 
-	for (; i + 8 <= bytes; i += 8) {
-		memcpy(&word, text + i, 8);
-		word ^= 0x0a0a0a0a0a0a0a0aull;			  /* a newline becomes 0 */
-		word = ~(((word & low) + low) | word | low) >> 7; /* the 0 becomes 1, all else 0 */
-		n += word * 0x0101010101010101ull >> 56;
-	}
-	for (; i < bytes; i++)
+	for (size_t i = 0; i < bytes; i++)
 		n += text[i] == '\n';
 	return n;
 }

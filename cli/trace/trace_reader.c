@@ -12,26 +12,21 @@
 
 #define RAW_BYTES   (256u << 10)
 #define TEXT_BYTES  (1u << 20)
-#define MAGIC_BYTES 4 /* zstd's; gzip has two */
+#define MAGIC	    "\x28\xb5\x2f\xfd" /* zstd's */
+#define MAGIC_BYTES 4
 
 /* 8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2); a short header can demand any size. */
 #define WINDOW_LOG_MAX 23
 
-enum packing { PACKING_NONE, PACKING_GZIP, PACKING_ZSTD };
-
 struct trace_reader {
-	int fd;
-	enum packing packing;
-	z_stream z;
-	bool z_live;
-	ZSTD_DStream *zstd;
-	unsigned char *raw;
+	gzFile file;	    /* reads plain files, too */
+	ZSTD_DStream *zstd; /* NULL: not zstd */
+	char *raw;	    /* packed by zstd */
 	size_t raw_at, raw_bytes;
-	bool raw_end, text_end;
-	bool open_member; /* inside a compressed member: the file must not end here */
+	bool open_frame; /* of zstd: the file must not end here */
 	char *text;
 	size_t at, bytes;
-	uint64_t line;
+	uint64_t line, next_line;
 	const char *error;
 	int failed; /* the first error, which every later call returns too; 0 none */
 };
@@ -43,167 +38,103 @@ static int fail(struct trace_reader *r, const char *what)
 }
 
 /* The number of bytes read from the file, 0 at its end, -errno. */
-static ssize_t read_some(struct trace_reader *r, void *to, size_t room)
+static ssize_t read_some(struct trace_reader *r, char *to, size_t room)
 {
-	ssize_t n;
+	int n = gzread(r->file, to, room < RAW_BYTES ? (unsigned)room : RAW_BYTES), code = Z_OK;
 
-	do
-		n = read(r->fd, to, room);
-	while (n < 0 && errno == EINTR);
-	if (n < 0) {
+	if (n > 0)
+		return n;
+	gzerror(r->file, &code);
+	if (code == Z_ERRNO) {
 		r->error = strerror(errno);
 		return -errno;
 	}
-	r->raw_end = n == 0;
-	return n;
+	if (code == Z_BUF_ERROR)
+		return fail(r, "compressed data ends early");
+	return n < 0 ? fail(r, "damaged gzip data") : 0;
 }
 
-/* Appends raw bytes. */
-static int raw_read(struct trace_reader *r)
+/* Reads the first bytes, which say whether the text is packed by zstd. */
+static int begin(struct trace_reader *r)
 {
-	ssize_t n = read_some(r, r->raw + r->raw_bytes, RAW_BYTES - r->raw_bytes);
+	ssize_t n = read_some(r, r->raw, RAW_BYTES);
 
-	r->raw_bytes += n > 0 ? (size_t)n : 0;
-	return n < 0 ? (int)n : 0;
-}
-
-static int raw_fill(struct trace_reader *r)
-{
-	if (r->raw_at < r->raw_bytes || r->raw_end)
+	if (n < 0)
+		return (int)n;
+	/* no text is this single byte: it is of a gzip file that was cut short */
+	if (n == 1 && *r->raw == 0x1f)
+		return fail(r, "compressed data ends early");
+	if (n < MAGIC_BYTES || memcmp(r->raw, MAGIC, MAGIC_BYTES)) {
+		memcpy(r->text, r->raw, (size_t)n);
+		r->bytes = (size_t)n;
 		return 0;
-	r->raw_at = r->raw_bytes = 0;
-	return raw_read(r);
-}
-
-static int packing_find(struct trace_reader *r)
-{
-	int err = 0;
-
-	while (!err && !r->raw_end && r->raw_bytes < MAGIC_BYTES)
-		err = raw_read(r);
-	if (err)
-		return err;
-	/* no text is this single byte: the file is cut short */
-	if (r->raw_bytes && r->raw[0] == 0x1f && (r->raw_bytes == 1 || r->raw[1] == 0x8b)) {
-		r->packing = PACKING_GZIP;
-		if (inflateInit2(&r->z, 15 + 16) != Z_OK)
-			return -ENOMEM;
-		r->z_live = true;
-	} else if (r->raw_bytes >= MAGIC_BYTES &&
-		   !memcmp(r->raw, "\x28\xb5\x2f\xfd", MAGIC_BYTES)) {
-		r->packing = PACKING_ZSTD;
-		r->zstd = ZSTD_createDStream();
-		if (!r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)) ||
-		    ZSTD_isError(
-			ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX)))
-			return -ENOMEM;
 	}
-	return 0;
+	r->raw_bytes = (size_t)n;
+	r->zstd = ZSTD_createDStream();
+	return !r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)) ||
+		       ZSTD_isError(
+			   ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX))
+		   ? -ENOMEM
+		   : 0;
 }
 
 void trace_reader_close(struct trace_reader *r)
 {
 	if (!r)
 		return;
-	if (r->z_live)
-		inflateEnd(&r->z);
 	ZSTD_freeDStream(r->zstd);
-	if (r->fd >= 0)
-		close(r->fd);
+	if (r->file)
+		gzclose(r->file);
 	free(r->raw);
 	free(r->text);
 	free(r);
 }
 
-static ssize_t gzip_step(struct trace_reader *r, char *to, size_t room)
+/* The number of bytes unpacked, 0 at the end, -errno. */
+static ssize_t zstd_read(struct trace_reader *r, char *to, size_t room)
 {
-	int rc;
+	for (;;) {
+		ZSTD_outBuffer out = {to, room, 0};
+		ZSTD_inBuffer in;
+		size_t rc;
 
-	if (!r->open_member && inflateReset(&r->z) != Z_OK)
-		return fail(r, "damaged gzip data");
-	r->open_member = true;
-	r->z.next_in = r->raw + r->raw_at;
-	r->z.avail_in = (uInt)(r->raw_bytes - r->raw_at);
-	r->z.next_out = (unsigned char *)to;
-	r->z.avail_out = (uInt)room;
-	rc = inflate(&r->z, Z_NO_FLUSH);
-	r->raw_at = r->raw_bytes - r->z.avail_in;
-	if (rc == Z_STREAM_END)
-		r->open_member = false;
-	else if (rc != Z_OK && rc != Z_BUF_ERROR)
-		return fail(r, "damaged gzip data");
-	return (ssize_t)(room - r->z.avail_out);
-}
+		if (r->raw_at == r->raw_bytes) {
+			ssize_t n = read_some(r, r->raw, RAW_BYTES);
 
-static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
-{
-	ZSTD_inBuffer in = {r->raw, r->raw_bytes, r->raw_at};
-	ZSTD_outBuffer out = {to, room, 0};
-	size_t rc = ZSTD_decompressStream(r->zstd, &out, &in);
-
-	if (ZSTD_isError(rc))
-		return fail(r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge
+			if (n < 0 || (!n && !r->open_frame))
+				return n;
+			r->raw_at = 0;
+			r->raw_bytes = (size_t)n;
+		}
+		in = (ZSTD_inBuffer){r->raw, r->raw_bytes, r->raw_at};
+		rc = ZSTD_decompressStream(r->zstd, &out, &in);
+		if (ZSTD_isError(rc))
+			return fail(
+			    r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge
 				   ? "zstd data with a window of more than 8 MiB (compress it "
-				     "without --ultra and "
-				     "--long)"
+				     "without --ultra and --long)"
 				   : "damaged zstd data");
-	r->raw_at = in.pos;
-	r->open_member = rc != 0;
-	return (ssize_t)out.pos;
-}
-
-/* Plain text needs no copy. 1: more text; 0 at the end; -errno. */
-static int direct_fill(struct trace_reader *r, char *to, size_t room)
-{
-	ssize_t n = r->raw_end ? 0 : read_some(r, to, room);
-
-	r->bytes += n > 0 ? (size_t)n : 0;
-	return n < 0 ? (int)n : n > 0;
-}
-
-/* Unpacks and appends more text. 1: more text; 0 at the end; -errno. */
-static int unpack(struct trace_reader *r)
-{
-	if (r->at) {
-		memmove(r->text, r->text + r->at, r->bytes - r->at);
-		r->bytes -= r->at;
-		r->at = 0;
-	}
-	while (!r->text_end && r->bytes < TEXT_BYTES) {
-		char *to = r->text + r->bytes;
-		size_t room = TEXT_BYTES - r->bytes;
-		ssize_t n;
-		bool direct = r->packing == PACKING_NONE && r->raw_at == r->raw_bytes, starved;
-		int err =
-		    direct ? direct_fill(r, to, room < RAW_BYTES ? room : RAW_BYTES) : raw_fill(r);
-
-		if (err)
-			return err < 0 ? err : 1;
-		starved = r->raw_at == r->raw_bytes && r->raw_end;
-		if (starved && !r->open_member) {
-			r->text_end = true;
-			break;
-		}
-		if (r->packing == PACKING_GZIP) {
-			n = gzip_step(r, to, room);
-		} else if (r->packing == PACKING_ZSTD) {
-			n = zstd_step(r, to, room);
-		} else {
-			n = (ssize_t)(r->raw_bytes - r->raw_at < room ? r->raw_bytes - r->raw_at
-								      : room);
-			memcpy(to, r->raw + r->raw_at, (size_t)n);
-			r->raw_at += (size_t)n;
-		}
-		if (n < 0)
-			return (int)n;
-		r->bytes += (size_t)n;
-		if (n)
-			return 1;
+		r->raw_at = in.pos;
+		r->open_frame = rc != 0;
+		if (out.pos)
+			return (ssize_t)out.pos;
 		/* the decoder may still hold text after the file's last byte */
-		if (starved)
+		if (!r->raw_bytes)
 			return fail(r, "compressed data ends early");
 	}
-	return 0;
+}
+
+/* Appends more text, if there is room. 1: more text; 0 at the end; -errno. */
+static int unpack(struct trace_reader *r)
+{
+	ssize_t n;
+
+	memmove(r->text, r->text + r->at, r->bytes - r->at);
+	r->bytes -= r->at;
+	r->at = 0;
+	n = (r->zstd ? zstd_read : read_some)(r, r->text + r->bytes, TEXT_BYTES - r->bytes);
+	r->bytes += n > 0 ? (size_t)n : 0;
+	return n < 0 ? (int)n : n > 0;
 }
 
 static int text_fill(struct trace_reader *r)
@@ -229,65 +160,78 @@ static void mark_skip(struct trace_reader *r)
 int trace_reader_open(struct trace_reader **out, const char *path)
 {
 	struct trace_reader *r = calloc(1, sizeof(*r));
-	int err = -ENOMEM;
+	int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+	int err = fd < 0 ? -errno : -ENOMEM;
 
-	if (!r)
-		return -ENOMEM;
-	r->fd = -1;
-	r->raw = malloc(RAW_BYTES);
-	r->text = malloc(TEXT_BYTES + 1);
-	if (!r->raw || !r->text)
-		goto fail;
-	r->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	if (r->fd < 0) {
-		err = -errno;
-		goto fail;
+	if (r && fd >= 0) {
+		r->next_line = 1;
+		r->raw = malloc(RAW_BYTES);
+		r->text = malloc(TEXT_BYTES + 1);
+		r->file = gzdopen(fd, "r");
 	}
-	err = packing_find(r);
-	if (err)
-		goto fail;
+	if (r && r->file && r->raw && r->text && !gzbuffer(r->file, RAW_BYTES))
+		err = begin(r);
+	else if (fd >= 0 && !(r && r->file))
+		close(fd);
+	if (err == -EBADMSG) /* the next read returns it */
+		r->failed = err;
+	else if (err) {
+		trace_reader_close(r);
+		return err;
+	}
 	mark_skip(r);
 	*out = r;
 	return 0;
-fail:
-	trace_reader_close(r);
-	return err;
+}
+
+/* The end of the row at p; NULL: it is not whole. *lines: its line ends; *quoted: it ends in a quote. */
+static char *row_end(char *p, char *end, bool quotes, uint64_t *lines, bool *quoted)
+{
+	*lines = 1;
+	*quoted = false;
+	for (;; ++*lines) {
+		char *nl = memchr(p, '\n', (size_t)(end - p)), *to = nl ? nl : end;
+
+		while (quotes && (p = memchr(p, '"', (size_t)(to - p)))) {
+			*quoted = !*quoted;
+			p++;
+		}
+		if (!nl || !*quoted)
+			return nl;
+		p = nl + 1;
+	}
+}
+
+int trace_reader_row(struct trace_reader *r, bool quotes, char **row, size_t *bytes)
+{
+	uint64_t lines;
+	bool quoted;
+	char *end;
+	int more = 1;
+
+	while (!(end = row_end(r->text + r->at, r->text + r->bytes, quotes, &lines, &quoted)) &&
+	       r->bytes - r->at <= TRACE_READER_LINE_BYTES_MAX && more > 0)
+		more = text_fill(r);
+	r->line = r->next_line;
+	if (!end && more <= 0 && (more < 0 || r->at == r->bytes))
+		return more;
+	if (quoted)
+		return fail(r, "a quote is never closed");
+	r->next_line += lines;
+	*row = r->text + r->at;
+	*bytes = end ? (size_t)(end - *row) : r->bytes - r->at;
+	if (*bytes > TRACE_READER_LINE_BYTES_MAX)
+		return fail(r, "line longer than 512 KiB");
+	r->at += *bytes + (end ? 1 : 0);
+	while (*bytes && (*row)[*bytes - 1] == '\r')
+		--*bytes;
+	(*row)[*bytes] = 0;
+	return 1;
 }
 
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes)
 {
-	size_t searched = 0;
-	char *end;
-
-	for (;;) {
-		int more;
-
-		end = memchr(r->text + r->at + searched, '\n', r->bytes - r->at - searched);
-		if (end)
-			break;
-		searched = r->bytes - r->at;
-		if (searched > TRACE_READER_LINE_BYTES_MAX)
-			break;
-		more = text_fill(r);
-		if (more < 0) {
-			r->line++;
-			return more;
-		}
-		if (!more)
-			break;
-	}
-	if (!end && r->at == r->bytes)
-		return 0;
-	r->line++;
-	*line = r->text + r->at;
-	*bytes = end ? (size_t)(end - *line) : r->bytes - r->at;
-	if (*bytes > TRACE_READER_LINE_BYTES_MAX)
-		return fail(r, "line longer than 512 KiB");
-	r->at += *bytes + (end ? 1 : 0);
-	while (*bytes && (*line)[*bytes - 1] == '\r')
-		--*bytes;
-	(*line)[*bytes] = 0;
-	return 1;
+	return trace_reader_row(r, false, line, bytes);
 }
 
 ssize_t trace_reader_read(struct trace_reader *r, void *buffer, size_t bytes)
@@ -385,21 +329,13 @@ int trace_reader_fields(char *line, size_t bytes, struct trace_field *fields, in
 
 bool trace_reader_u64(const struct trace_field *f, uint64_t *out)
 {
-	const char *p = f->text, *end = f->text + f->bytes;
-	uint64_t v = 0;
+	char *end;
 
-	if (p == end)
+	if (*f->text < '0' || *f->text > '9') /* strtoull() takes blanks and signs */
 		return false;
-	for (; p < end && *p >= '0' && *p <= '9'; p++) {
-		if (v > (UINT64_MAX - 9) / 10)
-			return false;
-		v = v * 10 + (uint64_t)(*p - '0');
-	}
-	if (p == f->text)
-		return false;
-	if (p < end && *p == '.')
-		for (p++; p < end && *p >= '0' && *p <= '9'; p++)
-			;
-	*out = v;
-	return p == end;
+	errno = 0;
+	*out = strtoull(f->text, &end, 10);
+	if (*end == '.')
+		end += 1 + strspn(end + 1, "0123456789");
+	return !errno && end == f->text + f->bytes;
 }

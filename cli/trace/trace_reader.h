@@ -22,12 +22,14 @@ void trace_reader_close(struct trace_reader *r); /* NULL is a no-op */
 /* The next line, NUL-terminated, without its newline, valid until the next call. 1; 0 at the end; -EBADMSG
  * (trace_reader_error has the reason); -errno of the file. */
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes);
+/* The same. quotes: a line end between quotation marks does not end the row. */
+int trace_reader_row(struct trace_reader *r, bool quotes, char **row, size_t *bytes);
 /* Returns the number of unpacked bytes, 0 at the end, or an error as above. Don't mix with lines. */
 ssize_t trace_reader_read(struct trace_reader *r, void *buffer, size_t bytes);
 /* The first byte that is not white space, without consuming it; -1: none, or an error that the next line or
  * read returns. */
 int trace_reader_peek(struct trace_reader *r);
-/* The number of the last line, from 1. */
+/* The number of the last row's first line, from 1. */
 uint64_t trace_reader_line_number(const struct trace_reader *r);
 const char *trace_reader_error(const struct trace_reader *r);
 

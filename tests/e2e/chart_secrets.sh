@@ -58,7 +58,7 @@ helm() { /usr/bin/python3 "$CLUSTER" helm "$WORK/values.helm" "$@"; }
 kubectl() { /usr/bin/python3 "$CLUSTER" kubectl "$WORK/by-hand" "$@"; }
 by_hand() { # the commands, in the order in which the page has them; of README.md those that make the authority and `issue`
 	(set -e; umask 077; mkdir "$WORK/desk"
-	page_block README.md "Let no stranger in" 1 | sed '/^issue "/,$d'
+	page_block README.md "Certificates and tokens" 1 | sed '/^issue "/,$d'
 	page_block deploy/README.md "In Kubernetes" 3 | grep -v ^# | grep -v 'kubectl apply'
 	page_block deploy/README.md "In Kubernetes" 4
 	page_block deploy/README.md Certificates 3) >"$WORK/by-hand.sh" &&

@@ -104,7 +104,6 @@ static void one_wrong_clock_moves_nobody(void **unused)
 	}
 	for (uint32_t n = 0; n < 3; n++)
 		assert_true(fabs(estimate_ns(n, 60)) < 20000);
-	assert_true(clocks_dropped(clocks) > 100);
 	assert_int_equal(clocks_correction(clocks, 1u << 30, UNIX), 0);
 }
 

@@ -240,15 +240,13 @@ static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned
 {
 	struct client c;
 	struct client_error e;
-	struct symbol_client *s;
 	struct profile_names *names;
 	struct profile_name n;
 
 	*first = *hot = *unnamed = 0;
 	client_init_url(&c, url);
-	assert_int_equal(symbol_client_open(&s, &c), 0);
 	assert_int_equal(profile_names_open(&names, &j->b, NULL, NULL, NULL), 0);
-	if (profile_names_ask(names, s, &e) < 0)
+	if (profile_names_ask(names, &c, &e))
 		fail_msg("%s", e.why);
 	for (uint32_t i = 0; i < j->b.sample_count; i++) {
 		const struct stack_sample *x = &j->b.samples[i];
@@ -259,7 +257,6 @@ static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned
 		*unnamed += !n.resolved ? x->count : 0;
 	}
 	profile_names_close(names);
-	symbol_client_close(s);
 }
 
 static void offer_config(struct symbol_offer_config *c)
