@@ -138,7 +138,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
 	echo "             ONLY=part-of-a-test's-name  JOBS=4 (tests at a time)  FUZZ_SECONDS=30"; \
-	echo "             demo: SEED=N SECONDS_LONG=60 SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
+	echo "             demo: SEED=N SECONDS_LONG=60 MIX=serve (a serving engine) SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
 	@tools/deps.sh build
@@ -154,7 +154,7 @@ demo: ## the main job: an 8-rank job with a hidden fault, found and explained
 	@tools/deps.sh build
 	@test -x $(B)/bin/simjob || echo "demo: building (a minute or two, once; V=1 shows the commands)"
 	@$(MAKE) --no-print-directory $(J) programs
-	@tools/demo.sh
+	@tools/demo$(if $(filter serve,$(MIX)),-serve).sh
 
 bench-demo: ## 20 demos with 20 seeds, and the tally
 	@tools/deps.sh build

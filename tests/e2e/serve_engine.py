@@ -3,6 +3,7 @@
 """A serving engine of vLLM's structure, found by vLLM's own catalogue. First each event against the engine's truth file;
 then a real sysomd and aggregator: steps, models, a healthy stretch, a slow GPU of one rank, a slow function of another."""
 # alone: a healthy stretch in real time
+# needs: root bpf
 import collections
 import json
 import os
@@ -167,14 +168,21 @@ def unix_offset_ns():
     return time.time_ns() - time.monotonic_ns()
 
 
-def accused(stack, rank, since_ns, word):
-    """The incident after this time that accuses this rank, with such a cause."""
+def shows_gpu(diagnosis):
+    return diagnosis["layer"] == "gpu" or any(e["layer"] == "gpu" and e["effect_ms"] > 5 for e in diagnosis["evidence"])
+
+
+def shows_function(diagnosis):
+    return "apply_penalties" in diagnosis["summary"] + " ".join(e["text"] for e in diagnosis["evidence"])
+
+
+def accused(stack, rank, since_ns, shows):
+    """The incident after this time that accuses this rank, with evidence that shows the fault."""
     for i in stack.incidents():
         if i["symptom"] == "transient" or int(i["end_unix_ns"]) < since_ns:
             continue
-        whole = stack.get("SYSOM_URL", f"incidents/{i['id']}")
-        if rank in i["ranks"] and word in json.dumps(whole.get("verdict", whole)):
-            return whole
+        if rank in i["ranks"] and any(rank in d["ranks"] and shows(d) for d in i["diagnoses"]):
+            return i
     return None
 
 
@@ -200,9 +208,10 @@ def check_live(work):
     false = [(i["id"], i["symptom"], i["ranks"]) for i in stack.incidents() if i["symptom"] != "transient" and not
              was_slow(truth, int(i["begin_unix_ns"]) - offset, int(i["end_unix_ns"]) - offset)]
     tap.ok(not false, f"no incident in {HEALTHY_S} s but where steps were slow", false)
-    for rank, (begin, _), words, what in ((1, SLOW, "gpu", "a slow GPU"), (0, SAMPLE, "apply_penalties", "a slow function of the sampler")):
+    for rank, (begin, _), shows, what in ((1, SLOW, shows_gpu, "a slow GPU"),
+                                          (0, SAMPLE, shows_function, "a slow function of the sampler")):
         since = start_ns + int(begin * 1e9) + unix_offset_ns()
-        found = wait_for(120, lambda: accused(stack, rank, since, words))
+        found = wait_for(120, lambda: accused(stack, rank, since, shows))
         tap.ok(found, f"{what} of rank {rank} is an incident that says so", [(i["symptom"], i["ranks"]) for i in stack.incidents()])
         if found:
             print("\n".join("# " + x for x in stack.sysom("show", found["id"]).splitlines()[:14]))
