@@ -105,7 +105,8 @@ static void sink_host(void *arg, const struct record *r, const struct step_mark 
 	if (r->kind == RECORD_COMM && p->id.rank < 0)
 		number_by_communicator(p, r);
 	rank_host(p->rank, r, mark, late);
-	request_node_record(p, r);
+	if (r->flags & RECORD_FLAG_PYTHON)
+		request_node_record(p, r);
 }
 
 static void sink_device(void *arg, const struct record *r)

@@ -292,7 +292,8 @@ static struct request *place(struct request_table *t)
 	return &t->request[t->count++];
 }
 
-struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id)
+struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id,
+				  uint32_t process)
 {
 	struct request_job_state *j = &t->job[job];
 	uint32_t at = idmap_get(&t->by_id, key_of(t, job, id));
@@ -300,7 +301,8 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 
 	if (r && r->state != REQUEST_ENDED)
 		return r;
-	if (r && t->now_ns < r->ended_known_ns + REUSE_NS)
+	if (r && t->now_ns < r->ended_known_ns + REUSE_NS &&
+	    (process == r->process || process == REQUEST_NO_PROCESS))
 		return NULL;
 	if (r) {
 		j->stats.repeated++;

@@ -62,8 +62,10 @@ struct request_table {
 	struct part own[PARTS_MAX];			     /* scratch: those of one span */
 };
 
-/* The request, made if need be. NULL: it has ended, or there is no memory. */
-struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id);
+/* The request, made if need be. process: of the engine that names it, or REQUEST_NO_PROCESS. NULL: it
+ * has ended and this is late news, or there is no memory. */
+struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id,
+				  uint32_t process);
 /* There is news of it: keeps its list in order, and judges what can be judged. */
 void request_table_touch(struct request_table *t, struct request *r);
 /* It runs in this process, also again after an end. */

@@ -20,6 +20,11 @@ struct span {
 	uint32_t step_tokens, batch; /* of its requests */
 };
 
+static uint32_t engine_of(const struct span *s)
+{
+	return s->client ? REQUEST_NO_PROCESS : s->process;
+}
+
 /* ---- steps of a request ---- */
 
 static uint64_t length(const struct request_step *s)
@@ -203,7 +208,7 @@ static void delivered(struct request *r, const struct span *s, const struct part
 static void on_part(struct request_table *t, struct request_engine *e, const struct span *s,
 		    const struct part *p, struct request_step *whole)
 {
-	struct request *r = request_table_get(t, t->job_of[s->process] - 1, p->id);
+	struct request *r = request_table_get(t, t->job_of[s->process] - 1, p->id, engine_of(s));
 
 	if (!r)
 		return;
@@ -298,7 +303,7 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 
 static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
 {
-	struct request *r = request_table_get(t, t->job_of[s->process] - 1, id);
+	struct request *r = request_table_get(t, t->job_of[s->process] - 1, id, engine_of(s));
 
 	if (!r)
 		return;

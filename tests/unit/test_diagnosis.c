@@ -896,6 +896,11 @@ static const enum finding_cause by_ledger[] = {CAUSE_GPU_QUEUE, CAUSE_CPU_LOCK, 
 					       CAUSE_CPU_SLEEP, CAUSE_NET_WAIT, CAUSE_STORAGE_SYNC,
 					       CAUSE_SW_OUTPUT};
 
+/* Causes of requests that missed an objective: test_fleet has them. */
+static const enum finding_cause by_requests[] = {CAUSE_REQUEST_API,	CAUSE_REQUEST_QUEUE,
+						 CAUSE_REQUEST_PREFILL, CAUSE_REQUEST_DECODE,
+						 CAUSE_REQUEST_PAUSE,	CAUSE_REQUEST_OUTPUT};
+
 /* Every cause of the catalogue but "unknown" has a fault above. */
 static void every_cause_of_the_catalogue_has_its_fault(void **unused)
 {
@@ -906,6 +911,8 @@ static void every_cause_of_the_catalogue_has_its_fault(void **unused)
 			has |= faults[i].cause == (enum finding_cause)c;
 		for (size_t i = 0; i < sizeof(by_ledger) / sizeof(*by_ledger); i++)
 			has |= by_ledger[i] == (enum finding_cause)c;
+		for (size_t i = 0; i < sizeof(by_requests) / sizeof(*by_requests); i++)
+			has |= by_requests[i] == (enum finding_cause)c;
 		if (!has)
 			fail_msg("no fault for %s", finding_cause_id((enum finding_cause)c));
 	}

@@ -2226,6 +2226,39 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	fs_fini(&j);
 }
 
+static void each_phase_of_a_request_has_its_cause(void **unused)
+{
+	static const enum finding_cause causes[REQUEST_PHASES] = {
+	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE, CAUSE_REQUEST_PREFILL,
+	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT};
+	static struct request_job r;
+	struct beat_rank ranks[16];
+	uint32_t seen = 0;
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 4, 4, 11);
+	for (bool sent = false; now_s < 12; now_s += 0.1) {
+		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
+			r = (struct request_job){.arrived = 1};
+			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
+			for (uint32_t p = 0; p < REQUEST_PHASES && !sent; p++)
+				r.violation[r.violation_count++] = late(p, "", &b, p + 1);
+			sent = true;
+			b.requests = &r;
+			b.request_count = 1;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_int_equal(report_count, REQUEST_PHASES);
+	for (uint32_t i = 0; i < report_count; i++)
+		for (uint32_t p = 0; p < REQUEST_PHASES; p++)
+			seen |= (uint32_t)(reports[i].finding.cause == causes[p]) << p;
+	assert_int_equal(seen, (1u << REQUEST_PHASES) - 1);
+	fs_fini(&j);
+}
+
 static void requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing(void **unused)
 {
 	static struct request_job r = {.job = "another", .arrived = 1};
@@ -2254,6 +2287,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    T(stays_silent_about_a_healthy_job),
 	    T(late_requests_of_one_way_are_one_finding_with_a_count),
+	    T(each_phase_of_a_request_has_its_cause),
 	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
 	    T(finds_two_of_eight_as_one_finding_and_its_end),

@@ -333,6 +333,23 @@ static void a_request_goes_on_in_a_decode_instance(void **state)
 	assert_int_equal(stats(t).ended, 1);
 }
 
+static void a_decode_instance_that_comes_too_late_has_a_request_of_its_own(void **state)
+{
+	struct request_table *t = *state;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	about(t, ENGINE, 7, 2, 3, 100);
+	step(t, 7, 100, 10, 50);
+	about(t, ENGINE, 7, 50, 51, 1);
+	at(t, 4000);
+	about(t, API, 7, 4000, 4001, 0); /* late news */
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
+	about(t, DECODER, 7, 4000, 4001, 100);
+	assert_int_equal(find(t, 7)->state, REQUEST_WAITING);
+	assert_ms(find(t, 7)->arrival_ns, 4000);
+	assert_int_equal(stats(t).repeated, 1);
+}
+
 static void the_end_inside_a_step_does_not_revive_the_request(void **state)
 {
 	struct request_table *t = *state;
@@ -553,6 +570,7 @@ int main(void)
 	    T(a_slow_prefill_is_told_while_the_request_runs),
 	    T(slow_tokens_are_in_their_steps_or_between_them),
 	    T(a_request_goes_on_in_a_decode_instance),
+	    T(a_decode_instance_that_comes_too_late_has_a_request_of_its_own),
 	    T(the_end_inside_a_step_does_not_revive_the_request),
 	    T(what_ran_before_it_was_seen_is_not_judged),
 	    T(an_engine_that_ends_loses_its_requests),
