@@ -14,8 +14,8 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 #define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	    0x08 /* at the edge: its begin is not a boundary; not judged */
 /* at the edge: its end is the file's, not a boundary; not judged */
-#define STEP_FLAG_LAST	 0x20
-#define STEP_FLAG_EDGE	 (STEP_FLAG_FIRST | STEP_FLAG_LAST)
+#define STEP_FLAG_LAST 0x20
+#define STEP_FLAG_EDGE (STEP_FLAG_FIRST | STEP_FLAG_LAST)
 /* its work vector is the one that the job states, not what it launched: somebody waits for the step, and
  * its work says how long it should take (requests of a serving engine, with their tokens) */
 #define STEP_FLAG_STATED 0x40

@@ -66,8 +66,8 @@ const char *window_reason_name(unsigned reason); /* "self"; of a peer's number, 
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
 /* a single one counts, and is no transient (judge_verdict.spike) */
-#define WINDOW_STEP_SPIKE   0x2000
-#define WINDOW_STEP_CUT	    0x1000 /* some of its records had no room, or are no longer stored */
+#define WINDOW_STEP_SPIKE 0x2000
+#define WINDOW_STEP_CUT	  0x1000 /* some of its records had no room, or are no longer stored */
 
 struct window_step {
 	struct step step;
@@ -242,7 +242,7 @@ struct sketch {
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns,
 	    exposed_comm_ns, copy_ns, idle_ns; /* per step, medians of the healthy steps */
 	double launches;		       /* per step, the same */
-	double cpu_ns, samples; /* on-CPU time per step of all threads; effective samples */
+	double cpu_ns, samples;	    /* on-CPU time per step of all threads; effective samples */
 	double off_ns, gil_wait_ns; /* of the launch threads, per step: blocked; waiting for the
 				     * GIL */
 	uint32_t model_state;	    /* enum roofline_state of the latency model */
