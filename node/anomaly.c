@@ -109,11 +109,13 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 }
 
 /* Whether the rank itself caused at least half of the step's loss. If its usual self time is not known,
- * it waited for others at most as long as its communication was exposed. */
+ * it waited for others at most as long as its communication was exposed, if kernels show that. */
 static bool is_self(const struct window_step *s)
 {
-	double lost = window_step_lost_ns(s), self = lost - (double)s->step.exposed_comm_ns;
+	double lost = window_step_lost_ns(s), self = 0;
 
+	if (s->step.kernels)
+		self = lost - (double)s->step.exposed_comm_ns;
 	if (s->expected_self_ns > 0)
 		self = (double)s->step.self_ns - s->expected_self_ns;
 	return lost > 0 && 2 * self >= lost;

@@ -95,6 +95,21 @@ static void put_slowness(FILE *to, const json_t *in)
 	fact(to, "slow steps until detected", term_count(jsonget_number(in, "steps_to_flag")), "");
 }
 
+/* Of the step that lost most: texts are the job's. */
+static void put_slowest(FILE *to, const json_t *in)
+{
+	const json_t *step = json_object_get(in, "slow_step");
+	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
+
+	if (!json_is_object(step))
+		return;
+	fact(to, "slowest step", term_ms(jsonget_number(step, "latency_ms")), "bad");
+	if (*span)
+		fact(to, "its span", span, "");
+	if (*function)
+		fact(to, "its function", function, "");
+}
+
 static void put_facts(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
@@ -104,11 +119,13 @@ static void put_facts(FILE *to, const json_t *in)
 	uint64_t since, until;
 
 	fputs("<div class=\"facts\">\n", to);
-	if (!hang)
+	if (!hang) {
 		put_slowness(to, in);
-	else if (incident_text_hung(in, &since, &until))
+		put_slowest(to, in);
+	} else if (incident_text_hung(in, &since, &until)) {
 		fact(to, incident_verdict_is_open(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
+	}
 	if (raw > 0)
 		fact(to, "uploaded share of the events", term_percent(sent / raw), "");
 	fputs("</div>\n", to);

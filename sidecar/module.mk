@@ -33,7 +33,7 @@ test_sysomd_LDLIBS := -lnng
 $(call unit,sidecar cli,test_symbol_offer)
 TEST_PARTS += $(B)/bin/sysomd $(B)/bin/sysom-aggregator
 
-$(call fuzz,sidecar,fuzz_proc fuzz_node_http fuzz_baseline)
+$(call fuzz,sidecar,fuzz_proc fuzz_node_http fuzz_baseline fuzz_ras)
 $(call bench,sidecar,bench_drain bench_os_signals)
 bench_drain_SRCS := tests/bench/bench_drain.c tests/bench/ring_job.c
 $(call bench,ring,ring_load)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The port belongs to one job, whose processes a report names by numbers of their own PID namespace. A rank
- * that stands still gets the signals if its process is in the report, or if the node has one job only. */
+ * The port belongs to one process of one job. Any user may have it, so only ranks of that user get signals:
+ * those that stand still and whose processes the report names, or, as it names them by numbers of their
+ * own PID namespace, all that stand still if the user has one job on this node. */
 #include "sidecar/ras/ras_node.h"
 
 #include <arpa/inet.h>
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/daemon/log.h"
+#include "base/daemon/peer.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "reader/reader_queue.h"
@@ -35,7 +37,7 @@
 
 struct ras_stats {
 	uint64_t asked, answered;
-	uint64_t refused; /* nobody listens */
+	uint64_t refused; /* nobody listens, or nobody takes the connection */
 	uint64_t slow;	  /* no whole answer in time */
 	uint64_t bad;	  /* not an answer of RAS, or too long */
 };
@@ -46,6 +48,7 @@ struct ras_node {
 	struct reader_job *job; /* in the queue; NULL: none */
 	int sock;		/* connecting, or the job's; -1: none */
 	uint32_t pids[RAS_PIDS_MAX], pid_count;
+	uid_t uid; /* of the process that listens */
 	uint64_t asked_ns;
 	struct ras_stats stats;
 	struct ras_report last; /* the latest answer */
@@ -79,14 +82,14 @@ static bool stands_still(const struct process *p, uint64_t now_ns)
 	return since && now_ns > since && now_ns - since >= STILL_NS;
 }
 
-static bool one_job(const struct node *n)
+static bool one_job(const struct node *n, uid_t uid)
 {
 	const char *job = NULL;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
-		if (!p || p->state != PROCESS_ATTACHED)
+		if (!p || p->state != PROCESS_ATTACHED || p->uid != uid)
 			continue;
 		if (job && strcmp(job, p->id.job))
 			return false;
@@ -107,12 +110,12 @@ static void tell(struct node *n, uint64_t now_ns)
 {
 	struct ras_node *r = n->ras;
 	struct os_signals *os = os_node_signals(n);
-	bool all = !r->last.ours && one_job(n);
+	bool all = !r->last.ours && one_job(n, r->uid);
 
 	for (uint32_t i = 0; os && i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
-		if (!stands_still(p, now_ns) || (!all && !is_named(r, p->pid)))
+		if (!stands_still(p, now_ns) || p->uid != r->uid || (!all && !is_named(r, p->pid)))
 			continue;
 		for (uint32_t k = 0; k < r->last.finding_count; k++) {
 			const char *text = r->last.finding[k].text;
@@ -217,7 +220,9 @@ static void hand_over(struct ras_node *r)
 
 	if (poll(&p, 1, 0) > 0)
 		getsockopt(r->sock, SOL_SOCKET, SO_ERROR, &err, &bytes);
-	j = !err && make_blocking(r->sock) ? calloc(1, sizeof(*j)) : NULL;
+	/* it must have taken the connection by now, so that the kernel knows whose it is */
+	j = !err && peer_user(r->sock, &r->uid) && make_blocking(r->sock) ? calloc(1, sizeof(*j))
+									  : NULL;
 	if (!j) {
 		r->stats.refused++;
 		forget_question(r);

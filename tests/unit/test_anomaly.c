@@ -220,6 +220,34 @@ static void a_spike_says_whose_fault_the_window_is(void **state)
 	assert_int_equal(anomaly_reason(&g->a), WINDOW_SELF);
 }
 
+/* Without a usual self time: kernels show how long it waited at most. */
+static void what_kernels_show_of_waiting_decides_without_a_model(void **state)
+{
+	static const struct {
+		uint32_t kernels, reason;
+		uint64_t exposed_ns;
+	} cases[] = {{5, WINDOW_SELF, 0}, {5, WINDOW_COMM, 60000000}, {0, WINDOW_COMM, 0}};
+	struct rig *g = *state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct window_step s = {.step = {.index = g->k,
+						 .begin_ns = g->k * STEP_NS,
+						 .end_ns = (g->k + 1) * STEP_NS,
+						 .latency_ns = 170000000,
+						 .kernels = cases[i].kernels,
+						 .exposed_comm_ns = cases[i].exposed_ns},
+					.expected_ns = 70000000,
+					.flags = WINDOW_STEP_FLAGGED};
+		uint8_t id[16] = {1};
+
+		anomaly_push(&g->a, &s, false, id, 1);
+		assert_int_equal(anomaly_reason(&g->a), cases[i].reason);
+		anomaly_close(&g->a, 1);
+		anomaly_reset(&g->a);
+		g->k++;
+	}
+}
+
 static void tokens_come_back_with_time(void **state)
 {
 	struct rig *g = *state;
@@ -321,6 +349,7 @@ int main(void)
 	    T(an_open_window_can_be_closed_at_the_end),
 	    T(a_storm_gets_full_windows_then_summaries_then_nothing),
 	    T(a_spike_says_whose_fault_the_window_is),
+	    T(what_kernels_show_of_waiting_decides_without_a_model),
 	    T(tokens_come_back_with_time),
 	    T(a_storm_of_small_anomalies_leaves_a_spike_its_evidence),
 	    T(a_rank_that_loses_half_itself_does_not_only_wait),
