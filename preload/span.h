@@ -4,6 +4,7 @@
 #ifndef SYSOM_PRELOAD_SPAN_H
 #define SYSOM_PRELOAD_SPAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ring/ring_format.h"
@@ -21,9 +22,11 @@ struct tracer_thread;
 /* One end of a span, EVENT_SPAN_BEGIN or EVENT_SPAN_END, on the calling thread's lane. */
 void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_mark *m);
 uint32_t span_intern(const char *text);
-/* A step of a catalogue. The job's own calls of sysom.h win: after the first of them these have no
- * effect. They are counted while tracing is off, too. */
-void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase);
+/* A step of a catalogue. continues: some of its requests were in the step before. The job's own
+ * calls of sysom.h win: after the first of them these have no effect. They are counted while
+ * tracing is off, too. */
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase,
+		     bool continues);
 void span_step_end(void);
 
 #endif

@@ -34,9 +34,9 @@ static bool span_ready(void)
 }
 
 static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsigned count,
-			   uint32_t index, uint32_t phase)
+			   uint32_t index, uint32_t phase, uint16_t flags)
 {
-	struct event_step e = {.head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT, .t = t},
+	struct event_step e = {.head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT | flags, .t = t},
 			       .index = index,
 			       .phase = phase};
 
@@ -61,14 +61,15 @@ static uint32_t phase_name(enum span_phase phase)
 }
 
 /* t: 0 for now; the clock is only known once tracing has begun. */
-static void span_begin_step(uint64_t t, const double *work, unsigned count, enum span_phase phase)
+static void span_begin_step(uint64_t t, const double *work, unsigned count, enum span_phase phase,
+			    bool continues)
 {
 	/* Steps are counted even while tracing is off: ranks must agree. */
 	uint32_t index = __atomic_fetch_add(&span_step_count, 1, __ATOMIC_RELAXED);
 
 	if (span_ready())
 		span_push_step(EVENT_STEP_BEGIN, t ? t : tracer_now(), work, count, index,
-			       phase_name(phase));
+			       phase_name(phase), continues ? EVENT_FLAG_CONTINUES : 0);
 }
 
 static void span_end_step(void)
@@ -77,15 +78,15 @@ static void span_end_step(void)
 
 	if (!span_ready())
 		return;
-	span_push_step(EVENT_STEP_END, tracer_now(), NULL, 0, count ? count - 1 : 0,
-		       RING_NAME_NONE);
+	span_push_step(EVENT_STEP_END, tracer_now(), NULL, 0, count ? count - 1 : 0, RING_NAME_NONE,
+		       0);
 	helper_sync_done();
 }
 
 SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
 {
 	__atomic_store_n(&span_steps_explicit, true, __ATOMIC_RELAXED);
-	span_begin_step(0, work, count, SPAN_PHASE_NONE);
+	span_begin_step(0, work, count, SPAN_PHASE_NONE, false);
 }
 
 SPAN_EXPORT void sysom_step_end(void)
@@ -95,7 +96,8 @@ SPAN_EXPORT void sysom_step_end(void)
 
 /* ---- those of a catalogue ---- */
 
-void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase)
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase,
+		     bool continues)
 {
 	double values[SPAN_WORK_MAX];
 	unsigned count = 0;
@@ -107,7 +109,7 @@ void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phas
 		if (work[i] > 0)
 			count = i + 1;
 	}
-	span_begin_step(t, values, count, phase);
+	span_begin_step(t, values, count, phase, continues);
 }
 
 void span_step_end(void)

@@ -174,6 +174,7 @@ enum event_kind {
 #define EVENT_FLAG_GRAPH_NODE 0x0008 /* device record of a node inside a graph launch */
 #define EVENT_FLAG_EXPLICIT   0x0010 /* step from the explicit API */
 #define EVENT_FLAG_AGGREGATE  0x0020 /* inside ncclGroupStart/End: starts when the group ends */
+#define EVENT_FLAG_CONTINUES  0x0080 /* STEP_BEGIN: some of its requests were in the step before */
 #define EVENT_FLAG_RESTATED   0x0040 /* COMM, STREAM, GRAPH: repeated for a newly attached sysomd */
 
 /* Common to all slots. Host slots: u32 seq_begin, u16 kind, u16 flags, 52 bytes, u32 seq_end. */

@@ -40,10 +40,10 @@ sleep $((length / 2))
 wait $job || { tail -n 5 "$out/job.log"; fail "the job failed (its output: $out/job.log)"; }
 sleep 3
 curl -sf "$SYSOM_URL/api/v1/incidents?job=serve" >"$out/incidents.json" || fail "no answer from the aggregator"
-id=$(jq -r --argjson rank "$rank" '[.incidents[] | select(.symptom != "transient" and .ranks == [$rank])] |
+id=$(jq -r --argjson rank "$rank" '[.incidents[] | select(.symptom != "transient" and .diagnoses[0].ranks == [$rank])] |
 	max_by(.flagged_steps) | .id // ""' "$out/incidents.json")
 echo "demo: the engine had: $fault (not told to sysom)"
-[ -n "$id" ] || fail "no incident blames rank $rank alone (seed $seed)"
+[ -n "$id" ] || fail "no incident blames rank $rank first (seed $seed)"
 "$BIN/sysom" trace "$id" -o "$out/incident.pftrace" >/dev/null || fail "no trace"
 echo
 "$BIN/sysom" show "$id"

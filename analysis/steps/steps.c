@@ -239,6 +239,9 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 			begin =
 			    s->last_end_ns > s->explicit_begin_ns ? s->last_end_ns : i->begin_ns;
 			close_step(s, seq, s->explicit_begin_ns, begin, STEP_SOURCE_EXPLICIT);
+		} else if (i->flags & ITEM_CONTINUES && s->explicit_end_ns) {
+			/* the engine had work all the time: what it did meanwhile is this step's */
+			begin = s->explicit_end_ns;
 		}
 		s->explicit_begin_ns = begin;
 		s->open_flags &= ~(uint32_t)STEP_FLAG_FIRST;
@@ -246,6 +249,7 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 		s->in_explicit = true;
 	} else if (i->kind == RECORD_STEP_END && s->in_explicit) {
 		close_step(s, seq, s->explicit_begin_ns, i->begin_ns, STEP_SOURCE_EXPLICIT);
+		s->explicit_end_ns = i->begin_ns;
 		s->in_explicit = false;
 	}
 }
@@ -651,7 +655,8 @@ static void item_fill(struct steps *s, struct steps_item *i, const struct record
 	s->last_sync_ns = 0;
 }
 
-static void push_mark(struct steps *s, struct steps_item *i, const struct step_mark *mark)
+static void push_mark(struct steps *s, struct steps_item *i, const struct record *r,
+		      const struct step_mark *mark)
 {
 	struct step_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
 
@@ -659,6 +664,8 @@ static void push_mark(struct steps *s, struct steps_item *i, const struct step_m
 	if (slot->work_count > STEP_WORK_MAX)
 		slot->work_count = STEP_WORK_MAX;
 	i->mark = (uint16_t)(s->marks_head++ % STEPS_MARKS_MAX);
+	if (r->flags & RECORD_FLAG_CONTINUES)
+		i->flags |= ITEM_CONTINUES;
 	i->first_device = STEPS_NONE;
 }
 
@@ -721,7 +728,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	item_fill(s, i, r);
 	push_back(s, i);
 	if (r->kind == RECORD_STEP_BEGIN)
-		push_mark(s, i, mark);
+		push_mark(s, i, r, mark);
 	if (!s->config.whole_first && steps_is_symbol(i) && note_seen(s, i->name_token)) {
 		i->flags |= ITEM_RARE;
 		s->rare[s->rare_head++ % STEPS_RARE_MAX] = *i;

@@ -22,6 +22,7 @@
 #define ITEM_GAP_BEFORE	 0x02 /* a RECORD_GAP lies before it */
 #define ITEM_EXPECTS	 0x04 /* causes at least one device record */
 #define ITEM_OPTIMIZER	 0x08
+#define ITEM_CONTINUES	 0x20 /* a mark: the step before ended with work left */
 #define ITEM_RARE	 0x10 /* its name had not occurred for STEPS_AWAY items */
 
 /* A rank has 65,536 of them, so keep it small. */
@@ -165,6 +166,7 @@ struct steps {
 	uint64_t find_seq; /* where the search for a launch begins */
 	bool explicit_seen, in_explicit, finished;
 	uint64_t explicit_begin_ns;
+	uint64_t explicit_end_ns; /* of the latest marked step; 0: none */
 	struct step_mark explicit_mark;
 
 	struct steps_pattern pattern;

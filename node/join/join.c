@@ -202,6 +202,7 @@ static void host_record(struct record *r, const struct join *j, const struct joi
 	    {EVENT_FLAG_CAPTURED, RECORD_FLAG_CAPTURED},
 	    {EVENT_FLAG_EXPLICIT, RECORD_FLAG_EXPLICIT},
 	    {EVENT_FLAG_AGGREGATE, RECORD_FLAG_GROUPED},
+	    {EVENT_FLAG_CONTINUES, RECORD_FLAG_CONTINUES},
 	};
 
 	memset(r, 0, sizeof(*r));

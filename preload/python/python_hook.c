@@ -113,8 +113,20 @@ static enum span_phase evaluate(struct span_mark *m, const struct python_hook *h
 
 /* ---- requests of a span: collected until an event is full ---- */
 
+/* Requests of the latest step. An engine appends new ones, so the first few of a step show whether
+ * it goes on with those of the step before. */
+#define CONTINUE_LOOK 4u
+static struct {
+	const struct tracer_thread *t;
+	const struct python_hook *h;
+	uint64_t id[LIMIT_SPAN_ITEMS];
+	unsigned count;
+} latest;
+
 struct request_pack {
 	struct tracer_thread *t;
+	unsigned seen, before; /* of this span, of the step before */
+	bool step, continues;
 	struct event_span_request e;
 	unsigned count;
 };
@@ -133,6 +145,10 @@ static void pack_put(void *arg, const struct python_request *r)
 {
 	struct request_pack *p = arg;
 
+	for (unsigned i = p->seen; p->seen < CONTINUE_LOOK && i < p->before; i++)
+		p->continues |= latest.id[i] == r->id;
+	if (p->step)
+		latest.id[p->seen++] = r->id;
 	p->e.request[p->count] = r->id;
 	p->e.tokens[p->count] = r->tokens;
 	p->e.done |= (uint8_t)(r->done << p->count);
@@ -140,28 +156,38 @@ static void pack_put(void *arg, const struct python_request *r)
 		pack_flush(p);
 }
 
-/* t_begin: of the span, whose events name it by that. */
-static void push_requests(struct tracer_thread *t, const struct python_hook *h, uint64_t t_begin,
+/* t_begin: of the span, whose events name it by that. True: it is a step, and goes on with requests
+ * of the step before. */
+static bool push_requests(struct tracer_thread *t, const struct python_hook *h, uint64_t t_begin,
 			  const struct python_arguments *a, struct py_object *returned)
 {
 	struct request_pack p = {
-	    .t = t, .e = {.head = {.kind = EVENT_SPAN_REQUEST, .t = t_begin}, .name = h->name}};
+	    .t = t,
+	    .step = h->step && a,
+	    .e = {.head = {.kind = EVENT_SPAN_REQUEST, .t = t_begin}, .name = h->name}};
 
 	if (!h->requests || h->requests->of_return != !a)
-		return;
+		return false;
+	if (p.step && latest.t == t && latest.h == h)
+		p.before = latest.count;
 	python_value_requests(h->requests, h->item, a, returned, pack_put, &p);
 	pack_flush(&p);
+	if (!p.step)
+		return false;
+	latest.t = t;
+	latest.h = h;
+	latest.count = p.seen;
+	return p.continues;
 }
 
-static bool open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
+static void open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
 {
 	if (t->open_count == TRACER_OPEN_MAX)
-		return false;
+		return;
 	m->depth = (uint16_t)t->open_count;
 	t->open_t[t->open_count] = m->t;
 	t->open[t->open_count++] = key;
 	span_push_mark(t, EVENT_SPAN_BEGIN, m);
-	return true;
 }
 
 /* When the innermost open span of `key` began; 0: none is open. */
@@ -202,6 +228,7 @@ void python_hook_begin(const struct python_hook *h, const struct python_argument
 	uint32_t state = tracer_state();
 	enum span_phase phase = SPAN_PHASE_NONE;
 	struct tracer_thread *t;
+	bool continues = false;
 
 	if (state != TRACER_ON && state != TRACER_OFF)
 		return;
@@ -210,14 +237,16 @@ void python_hook_begin(const struct python_hook *h, const struct python_argument
 		return;
 	if (state == TRACER_ON)
 		phase = evaluate(&m, h, a, NULL, !resumed);
+	if (state == TRACER_ON && !resumed && t->open_count < TRACER_OPEN_MAX)
+		continues = push_requests(t, h, m.t, a, NULL);
 	if (h->step && !t->step_key) {
 		t->step_key = h;
-		span_step_begin(m.t, m.work, phase);
+		span_step_begin(m.t, m.work, phase, continues);
 	}
 	if (t->step_key == h)
 		t->step_depth++;
-	if (state == TRACER_ON && open_push(t, h, &m) && !resumed)
-		push_requests(t, h, m.t, a, NULL);
+	if (state == TRACER_ON)
+		open_push(t, h, &m);
 }
 
 void python_hook_end(const struct python_hook *h, struct py_object *returned, bool paused)

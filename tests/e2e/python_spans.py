@@ -17,6 +17,7 @@ PEER = f"{B}/parts/preload_peer"
 SPANS = os.path.abspath("tests/python/spans")
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 MONITORING = (3, 12)
+CONTINUES = 0x80  # EVENT_FLAG_CONTINUES
 HASH_SEED = int(re.search(r"HASH_SEED (0x[0-9a-f]+)", open("base/hash.h", encoding="ascii").read()).group(1), 16)
 
 
@@ -166,6 +167,8 @@ def check_requests(label, by_name, events, marks):
            f"{label}: requests of a result, and which of them end", answers)
     phases = [m["phase"] for m in marks if m["kind"] == "step_begin" and m.get("phase")]
     tap.ok(phases == ["mixed", "decode", "prefill"], f"{label}: a step's phase follows from its decodes", phases)
+    flags = [int(m["flags"]) & CONTINUES for m in marks if m["kind"] == "step_begin" and m.get("phase")]
+    tap.ok(flags == [0, CONTINUES, CONTINUES], f"{label}: a step with requests of the one before goes on", flags)
 
 
 def check_behaviour(label, version, python, work):

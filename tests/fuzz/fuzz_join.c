@@ -72,7 +72,7 @@ static const char *name_of(void *arg, uint32_t id)
 
 static void make_event(union ring_event *e, uint8_t head, uint32_t n, uint32_t *number)
 {
-	static const uint8_t host[] = {1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 19, 18, 7, 8, 9, 10};
+	static const uint8_t host[] = {1, 1, 20, 3, 3, 4, 2, 11, 12, 13, 19, 18, 7, 8, 9, 10};
 	static const uint8_t device[] = {32, 32, 32, 33, 34, 32, 32, 32};
 	bool dev = head & 0x80;
 

@@ -147,6 +147,32 @@ static void device_latency_begins_with_the_step_if_the_gpu_was_idle(void **state
 	rig_free(r);
 }
 
+/* An engine that has work: what it does between two steps belongs to the later one. */
+static void a_step_that_goes_on_begins_where_the_one_before_ended(void **state)
+{
+	struct record x = {.kind = RECORD_STEP_BEGIN, .flags = RECORD_FLAG_CONTINUES};
+	struct step_mark m = {.work = {7}, .work_count = 1};
+	struct rig *r = rig_new(NULL);
+	uint64_t at;
+
+	for (int i = 0; i < 3; i++) {
+		r->now += 80000000;
+		x.flags = i == 1 ? RECORD_FLAG_CONTINUES : 0;
+		x.begin_ns = x.end_ns = r->now;
+		steps_push_host(r->s, &x, &m);
+		at = launch(r, 1, 10, 5);
+		r->now += 1000000;
+		device(r, RECORD_KERNEL, at, at + 20, at + 900000, 1);
+		mark(r, RECORD_STEP_END);
+	}
+	finish(r);
+	assert_int_equal(r->count, 3);
+	assert_int_equal(r->got[1].latency_ns, 81000015);
+	assert_int_equal(r->got[1].begin_ns, r->got[0].end_ns);
+	assert_int_equal(r->got[2].latency_ns, 1000015);
+	rig_free(r);
+}
+
 static void finds_steps_without_marks(void **state)
 {
 	struct rig *r = rig_new(NULL);
@@ -849,6 +875,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(accounts_an_explicit_step),
+	    cmocka_unit_test(a_step_that_goes_on_begins_where_the_one_before_ended),
 	    cmocka_unit_test(device_latency_begins_with_the_step_if_the_gpu_was_idle),
 	    cmocka_unit_test(finds_steps_without_marks),
 	    cmocka_unit_test(the_last_step_of_a_file_is_there),
