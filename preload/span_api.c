@@ -266,7 +266,7 @@ static void span_nvtx_step(struct tracer_thread *t, const struct span_named *n)
 		return;
 	t->step_key = n->row;
 	t->step_depth = t->spans;
-	span_step_begin(tracer_now(), n->work, SPAN_PHASE_NONE);
+	span_step_begin(tracer_now(), n->work, SPAN_PHASE_NONE, false);
 }
 
 static int span_nvtx_push(uint64_t domain, struct span_named n)
