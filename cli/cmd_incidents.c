@@ -138,6 +138,7 @@ int cmd_incidents_show(const struct options *o)
 	r = commands_incident(o, &c, o->argv[0], &j);
 	if (r)
 		return r;
+	commands_add_requests(&c, j);
 	shown = look(o, &c, j);
 	if (o->json)
 		commands_print_json(j);

@@ -85,6 +85,16 @@ static const char *other_of(const json_t *incidents, const json_t *v)
 	return NULL;
 }
 
+/* Whether the incident counts the request, or has the time of its slow step. */
+static bool is_about(const json_t *in, const json_t *v)
+{
+	json_t *one = json_pack("[O]", (json_t *)in);
+	bool about = incident_of(one, jsonget_text(v, "anomaly_id")) || other_of(one, v);
+
+	json_decref(one);
+	return about;
+}
+
 static void link_incidents(json_t *violations, const json_t *incidents)
 {
 	json_t *v;
@@ -188,6 +198,27 @@ static int live(const struct options *o, const struct client *c, const char *job
 		sleep(REFRESH_S);
 	}
 	return commands_complain("requests", &e);
+}
+
+void commands_add_requests(const struct client *c, json_t *in)
+{
+	json_t *list = json_array(), *j, *v;
+	char path[512], name[384];
+	struct client_error e;
+	size_t i;
+
+	client_escape(name, sizeof(name), jsonget_text(in, "job"));
+	snprintf(path, sizeof(path), "/api/v1/requests?job=%s", name);
+	if (!client_json(c, "GET", path, &j, &e)) {
+		json_array_foreach (
+		    json_object_get(json_array_get(json_object_get(j, "requests"), 0),
+				    "violations"),
+		    i, v)
+			if (is_about(in, v))
+				json_array_append(list, v);
+		json_decref(j);
+	}
+	json_object_set_new(in, "requests", list);
 }
 
 /* ---- one request ---- */

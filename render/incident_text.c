@@ -268,6 +268,29 @@ static void print_signals(FILE *to, const json_t *in)
 		fprintf(to, "\n  OS signals: none stands out\n");
 }
 
+#define REQUESTS_SHOWN 5
+
+/* Requests that missed an objective, the newest first. */
+static void print_requests(FILE *to, const json_t *requests)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach ((json_t *)requests, i, v) {
+		if (i == REQUESTS_SHOWN) {
+			fprintf(to, "            and %s more (sysom requests JOB)\n",
+				term_count((double)(json_array_size(requests) - i)));
+			return;
+		}
+		fprintf(to, "  %-9s %s missed %s:", i ? "" : "requests",
+			term_safe(jsonget_text(v, "id"), 16),
+			term_safe(jsonget_text(v, "objective"), 8));
+		fprintf(to, " %s, of which %s", term_ms(jsonget_number(v, "ms")),
+			term_ms(jsonget_number(v, "phase_ms")));
+		fprintf(to, " %s\n", term_safe(jsonget_text(v, "phase"), 12));
+	}
+}
+
 static void print_texts(FILE *to, const char *label, const json_t *array)
 {
 	size_t i;
@@ -337,6 +360,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 			incident_text_ranks(victims), hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
 			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
+	print_requests(to, json_object_get(in, "requests"));
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
