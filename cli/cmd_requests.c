@@ -203,12 +203,11 @@ static int live(const struct options *o, const struct client *c, const char *job
 void commands_add_requests(const struct client *c, json_t *in)
 {
 	json_t *list = json_array(), *j, *v;
-	char path[512], name[384];
+	char path[512] = "/api/v1/requests";
 	struct client_error e;
 	size_t i;
 
-	client_escape(name, sizeof(name), jsonget_text(in, "job"));
-	snprintf(path, sizeof(path), "/api/v1/requests?job=%s", name);
+	client_add(path, sizeof(path), "job", jsonget_text(in, "job"));
 	if (!client_json(c, "GET", path, &j, &e)) {
 		json_array_foreach (
 		    json_object_get(json_array_get(json_object_get(j, "requests"), 0),
