@@ -119,22 +119,6 @@ static const struct name_rule user_on[] = {
     {"*syslog", CAUSE_SW_LOGGING},
     {"=printf", CAUSE_SW_LOGGING},
     {"=fprintf", CAUSE_SW_LOGGING},
-    {"*bz2", CAUSE_STORAGE_CLIENT},
-    {"*lzma", CAUSE_STORAGE_CLIENT},
-    {"*gzip", CAUSE_STORAGE_CLIENT},
-    {"*zlib", CAUSE_STORAGE_CLIENT},
-    {"*decompress", CAUSE_STORAGE_CLIENT},
-    {"*inflate", CAUSE_STORAGE_CLIENT},
-    {"ZSTD_", CAUSE_STORAGE_CLIENT},
-    {"LZ4_", CAUSE_STORAGE_CLIENT},
-    {"*snappy", CAUSE_STORAGE_CLIENT},
-    {"*crc32", CAUSE_STORAGE_CLIENT},
-    {"*checksum", CAUSE_STORAGE_CLIENT},
-    {"*sha256", CAUSE_STORAGE_CLIENT},
-    {"*sha512", CAUSE_STORAGE_CLIENT},
-    {"*md5", CAUSE_STORAGE_CLIENT},
-    {"*aesni_", CAUSE_STORAGE_CLIENT},
-    {"*aes_gcm", CAUSE_STORAGE_CLIENT},
     {"SSL_read", CAUSE_STORAGE_CLIENT},
     {"*boto", CAUSE_STORAGE_CLIENT},
     {"*s3client", CAUSE_STORAGE_CLIENT},
@@ -160,6 +144,19 @@ static const struct name_rule user_on[] = {
     {"*collate", CAUSE_STORAGE_LOADER},
     {"*prefetch", CAUSE_STORAGE_LOADER},
     {"=take_gil", CAUSE_CPU_GIL},
+};
+
+/* Means: what they are for is up to their callers, who may have a class. Else they are a storage
+ * client's. */
+static const struct name_rule means[] = {
+    {"*bz2", CAUSE_STORAGE_CLIENT},	   {"*lzma", CAUSE_STORAGE_CLIENT},
+    {"*gzip", CAUSE_STORAGE_CLIENT},	   {"*zlib", CAUSE_STORAGE_CLIENT},
+    {"*decompress", CAUSE_STORAGE_CLIENT}, {"*inflate", CAUSE_STORAGE_CLIENT},
+    {"ZSTD_", CAUSE_STORAGE_CLIENT},	   {"LZ4_", CAUSE_STORAGE_CLIENT},
+    {"*snappy", CAUSE_STORAGE_CLIENT},	   {"*crc32", CAUSE_STORAGE_CLIENT},
+    {"*checksum", CAUSE_STORAGE_CLIENT},   {"*sha256", CAUSE_STORAGE_CLIENT},
+    {"*sha512", CAUSE_STORAGE_CLIENT},	   {"*md5", CAUSE_STORAGE_CLIENT},
+    {"*aesni_", CAUSE_STORAGE_CLIENT},	   {"*aes_gcm", CAUSE_STORAGE_CLIENT},
 };
 
 static const struct name_rule user_off[] = {
@@ -275,8 +272,13 @@ enum finding_cause function_class_cause(const char *name, unsigned kind, bool on
 	if (kind == FUNCTION_KERNEL)
 		r = on_cpu ? FIRST(kernel_on, name) : FIRST(kernel_off, name);
 	else
-		r = on_cpu ? FIRST(user_on, name) : FIRST(user_off, name);
+		r = on_cpu ? FIRST(user_on, name) ?: FIRST(means, name) : FIRST(user_off, name);
 	return r ? r->cause : CAUSE_UNKNOWN;
+}
+
+bool function_class_is_means(const char *name)
+{
+	return !FIRST(user_on, name) && FIRST(means, name);
 }
 
 enum ledger_what function_class_what(const char *name)

@@ -609,6 +609,44 @@ static void a_wait_is_named_by_the_users_code(void **state)
 	}
 }
 
+/* A logger's rotation compresses, and so does a script: only the caller says what compression is for. */
+static void what_compression_is_for_is_up_to_its_caller(void **state)
+{
+	static const struct {
+		const char *caller;
+		enum ledger_what what;
+		const char *name;
+	} of[] = {{"RotatingFileHandler.doRollover", LEDGER_LOGGING,
+		   "RotatingFileHandler.doRollover (train.py)"},
+		  {"DataLoader.next_batch", LEDGER_LOADER, "DataLoader.next_batch (train.py)"},
+		  {"main", LEDGER_STORAGE_CLIENT, "GzipFile.write (train.py)"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+		struct excerpt *p;
+		struct made m;
+		uint32_t at;
+
+		make(&m, MAIN);
+		recorded(&m, MAIN, 0, STEPS * 100 * MS);
+		const struct stack_frame f[] = {{.kind = STACK_FRAME_PYTHON,
+						 .object = text(&m.w.stacks, "GzipFile.write"),
+						 .file = text(&m.w.stacks, "/job/train.py")},
+						{.kind = STACK_FRAME_PYTHON,
+						 .object = text(&m.w.stacks, of[i].caller),
+						 .file = text(&m.w.stacks, "/job/train.py")}};
+
+		assert_int_equal(stack_batch_stack(&m.w.stacks, f, 2, 0, STACK_END_ROOT, &at), 0);
+		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+			off(&m, MAIN, t + 30 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+			    STACK_SWITCH_NO_STACK, 0);
+			on(&m, MAIN, t, 10 * MS, at);
+		}
+		p = excerpt_of(&m);
+		assert_true(ms_of_what(p, LEDGER_RUNNING, of[i].what, of[i].name) == 30);
+		excerpt_drop(p);
+	}
+}
+
 /* A futex says how a collective of the host waits; its function says what for. */
 static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 {
@@ -899,6 +937,7 @@ int main(void)
 	    cmocka_unit_test(first_touches_are_of_the_function_that_has_the_faults),
 	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
 	    cmocka_unit_test(a_wait_is_named_by_the_users_code),
+	    cmocka_unit_test(what_compression_is_for_is_up_to_its_caller),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	    cmocka_unit_test(a_sleep_that_does_not_end_is_in_the_accounts),
