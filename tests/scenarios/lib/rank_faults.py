@@ -8,9 +8,11 @@ import concurrent.futures
 import ctypes
 import fcntl
 import gc
+import gzip
 import http.client
 import json
 import logging
+import logging.handlers
 import mmap
 import multiprocessing
 import os
@@ -18,6 +20,7 @@ import pickle
 import queue
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -1955,6 +1958,263 @@ def draw_samples(rank, every=60, kernels=400, us=1000):
                 rank.kernel("decode_attention_kernel(float*)", us, (16, 1, 1))
                 if n % 20 == 19:
                     rank.gpu.synchronize()
+
+
+def autotune(rank, every=9, reps=4):
+    """A new shape every few steps: the autotuner times twelve configurations of one kernel, a synchronisation each."""
+    sizes = [(m, n) for m in (32, 64, 96, 128) for n in (32, 64, 256)]
+    while True:
+        step = yield
+        if step % every == 0:
+            for i, (m, n) in enumerate(sizes):
+                for _ in range(reps):
+                    rank.kernel(f"triton_mm_{m}x{n}_kernel(float*)", 700 + 60 * i, (512, 1, 1), (128, 1, 1))
+                rank.gpu.synchronize()
+
+
+def gil_io(rank, every_ms=800, ms=110):
+    """A C library asks an agent, by a pipe, and its binding does not give the GIL back meanwhile (PyDLL)."""
+    over, read = threading.Event(), ctypes.PyDLL(None).read
+    ask_r, ask_w = os.pipe()
+    say_r, say_w = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(ask_w)
+        while os.read(ask_r, 1):
+            time.sleep(ms / 1e3)
+            os.write(say_w, b"a")
+        os._exit(0)
+    os.close(ask_r)
+    os.close(say_w)
+    room = ctypes.create_string_buffer(8)
+
+    def poll_agent():
+        while not over.wait(every_ms / 1e3):
+            os.write(ask_w, b"q")
+            read(say_r, room, 1)
+
+    thread = threading.Thread(target=poll_agent, name="agent", daemon=True)
+    thread.start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+        thread.join()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def decay(rank, size=80000):
+    """An average that decays, and its gamma curve, in NumPy."""
+    import numpy
+    rank.average = numpy.full(size, 0.5, dtype=numpy.float32)
+    power = numpy.float32(1.1)
+    while True:
+        yield
+        rank.average ** power
+
+
+def denormals(rank):
+    """It has decayed below what the processor's fast path knows (denormal numbers)."""
+    rank.average[:] = 3e-39
+    try:
+        while True:
+            yield
+    finally:
+        rank.average[:] = 0.5
+
+
+def index_samples(rank, count=2500):
+    """A dictionary of the step's samples."""
+    rank.key_step = 1
+    while True:
+        yield
+        index = {}
+        for i in range(count):
+            index[i * rank.key_step] = i
+
+
+def collide(rank):
+    """The samples' numbers have one hash value now: a shard's number times 2^61 - 1."""
+    rank.key_step = (1 << 61) - 1
+    try:
+        while True:
+            yield
+    finally:
+        rank.key_step = 1
+
+
+def sort_lengths(rank, every=6, count=500000):
+    """Every few steps the sampler sorts all lengths again."""
+    lengths = [rank.rng.random() for _ in range(count)]
+    while True:
+        step = yield
+        if step % every == 0:
+            sorted(lengths)
+
+
+def hand_over(rank, count=1000):
+    """Samples go to a thread one by one, and each answer is waited for."""
+    there, back, over = queue.Queue(), queue.Queue(), object()
+
+    def transform():
+        while True:
+            sample = there.get()
+            if sample is over:
+                return
+            back.put(sample)
+
+    threading.Thread(target=transform, name="transform", daemon=True).start()
+    try:
+        while True:
+            yield
+            for i in range(count):
+                there.put(i)
+                back.get()
+    finally:
+        there.put(over)
+
+
+def update_heap(rank, mb=64):
+    """Parameters on the host (an offloaded optimizer) that each step writes."""
+    rank.heap_size = mb << 20
+    rank.heap = mmap.mmap(-1, rank.heap_size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    rank.heap.madvise(15)  # MADV_NOHUGEPAGE
+    view = (ctypes.c_char * rank.heap_size).from_buffer(rank.heap)
+    while True:
+        step = yield
+        ctypes.memset(view, step & 255, rank.heap_size)
+
+
+def snapshot(rank, every=8, ms=200):
+    """A checkpoint by fork: the child keeps the pages while it writes, and the rank's writes copy them."""
+    children = []
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                pid = os.fork()
+                if not pid:
+                    time.sleep(ms / 1e3)
+                    os._exit(0)
+                children.append(pid)
+            children = [c for c in children if not os.waitpid(c, os.WNOHANG)[0]]
+    finally:
+        for c in children:
+            os.waitpid(c, 0)
+
+
+PORT = 47113
+
+
+def feature_store(rank, victim, count=2, timeout_ms=60):
+    """A feature store on another host, asked by UDP: what gets no answer is asked again after a while."""
+    with open(os.path.join(rank.dir, "link.name"), encoding="ascii") as f:
+        address = f.read().split()[2]
+    if rank.rank == (victim + 1) % 4:
+        if not os.fork():
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            s.bind((address, PORT))
+            parent = os.getppid()
+            while os.getppid() == parent:
+                if select.select([s], [], [], 1)[0]:
+                    q, who = s.recvfrom(2048)
+                    s.sendto(q, who)
+            os._exit(0)
+    asks = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asks.settimeout(timeout_ms / 1e3)
+    time.sleep(0.5)
+    number = 0
+    while True:
+        yield
+        for _ in range(count if rank.rank == victim else 0):
+            number += 1
+            question = b"%d" % number
+            while True:
+                asks.sendto(question, (address, PORT))
+                try:
+                    while asks.recv(2048) != question:
+                        pass
+                    break
+                except socket.timeout:
+                    pass
+
+
+def touch_status(rank, path, every=4):
+    """Writes a small status file on a network file system and closes it: close() waits for the server."""
+    while True:
+        step = yield
+        if step % every == 0:
+            with open(path, "wb", buffering=0) as f:
+                f.write(b"step %d" % step)
+
+
+def stat_shards(rank, path, count=6):
+    """Looks whether its shards are there, on a network file system."""
+    while True:
+        yield
+        for i in range(count):
+            os.stat(os.path.join(path, f"shard-{i}"))
+
+
+def log_batches(rank, lines=40):
+    """Each step logs what its batch was."""
+    def rotate(source, to):
+        with open(source, "rb") as f, gzip.open(to, "wb", 9) as z:
+            shutil.copyfileobj(f, z)
+        os.unlink(source)
+
+    log = logging.getLogger("batches")
+    log.propagate = False
+    log.setLevel(logging.INFO)
+    rank.batch_log = logging.handlers.RotatingFileHandler(os.path.join(rank.dir, f"batches-{rank.rank}.log"),
+                                                          maxBytes=1 << 40, backupCount=2)
+    rank.batch_log.rotator = rotate
+    log.addHandler(rank.batch_log)
+    text = rank.rng.randbytes(1 << 16).hex()
+    while True:
+        step = yield
+        for i in range(lines):
+            at = (step * lines + i) * 2999 % 120000
+            log.info("%s", text[at:at + 3000])
+
+
+def rotate_log(rank, kb=1500):
+    """The log is rotated at so many KB, and what is full is compressed at once."""
+    rank.batch_log.doRollover()
+    rank.batch_log.maxBytes = kb << 10
+    try:
+        while True:
+            yield
+    finally:
+        rank.batch_log.maxBytes = 1 << 40
+
+
+def size_buckets(rank, steps=60):
+    """Images of one of three sizes, the same on all ranks, for so many steps each."""
+    usual = rank.work.batch
+    while True:
+        step = yield
+        rank.work.batch = usual * (1.0, 1.3, 0.8)[step // steps % 3]
+
+
+def sync_aside(rank, kb=256):
+    """A thread keeps a journal on the disk; the step does not wait for it."""
+    over, block = threading.Event(), rank.rng.randbytes(kb << 10)
+
+    def write_journal():
+        fd = os.open(os.path.join(rank.dir, f"journal-{rank.rank}"), os.O_WRONLY | os.O_CREAT, 0o600)
+        while not over.wait(0.01):
+            os.pwrite(fd, block, 0)
+            os.fsync(fd)
+
+    threading.Thread(target=write_journal, name="journal", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
 
 
 def parse(text):
