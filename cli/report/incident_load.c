@@ -101,13 +101,14 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 static void load_nic(const struct client *c, struct trace_rank *r)
 {
 	static const char *const settings[] = {"env:NCCL_IB_HCA", "env:NCCL_SOCKET_IFNAME"};
-	char path[3 * WIRE_TEXT_BYTES + 64];
+	char path[3 * WIRE_TEXT_BYTES + 64] = "/api/v1/sketch", rank[16];
 	json_t *sketch = NULL, *s;
 	struct client_error e;
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/sketch?rank=%d", r->who.rank);
+	snprintf(rank, sizeof(rank), "%d", r->who.rank);
 	client_add(path, sizeof(path), "job", r->who.job);
+	client_add(path, sizeof(path), "rank", rank);
 	if (client_json(c, "GET", path, &sketch, &e)) /* none came yet, or none is kept any more */
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(settings); k++)
