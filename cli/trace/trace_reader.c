@@ -12,6 +12,7 @@
 
 #define RAW_BYTES   (256u << 10)
 #define TEXT_BYTES  (1u << 20)
+#define GZIP_BYTES  (64u << 10)	       /* zlib takes three times as much */
 #define MAGIC	    "\x28\xb5\x2f\xfd" /* zstd's */
 #define MAGIC_BYTES 4
 
@@ -169,7 +170,7 @@ int trace_reader_open(struct trace_reader **out, const char *path)
 		r->text = malloc(TEXT_BYTES + 1);
 		r->file = gzdopen(fd, "r");
 	}
-	if (r && r->file && r->raw && r->text && !gzbuffer(r->file, RAW_BYTES))
+	if (r && r->file && r->raw && r->text && !gzbuffer(r->file, GZIP_BYTES))
 		err = begin(r);
 	else if (fd >= 0 && !(r && r->file))
 		close(fd);
