@@ -317,7 +317,7 @@ static double figure(const struct step *s, int which)
 /* What the stated work of a step should take; 0: it has none, or it is not known. */
 static double stated_ns(const struct window_step *s)
 {
-	return s->step.source == STEP_SOURCE_EXPLICIT && s->step.work_count ? s->expected_ns : 0;
+	return s->step.flags & STEP_FLAG_STATED ? s->expected_ns : 0;
 }
 
 static void sum_up(const struct window *w, const struct choice *c, enum part_of which,

@@ -62,8 +62,7 @@ static uint64_t overlap(struct interval a, uint64_t begin_ns, uint64_t end_ns)
 /* Where its latency was measured: on the device, or from mark to mark. */
 static struct interval interval_of(const struct step *s)
 {
-	bool device = s->device_latency_ns && s->source == STEP_SOURCE_AUTO;
-	uint64_t end = device ? s->device_end_ns : s->end_ns;
+	uint64_t end = step_ends_on_device(s) ? s->device_end_ns : s->end_ns;
 
 	return (struct interval){end > s->latency_ns ? end - s->latency_ns : 0, end};
 }

@@ -216,7 +216,7 @@ static int add_step(struct work *k, const struct window *w, const struct window_
 		first--;
 	ledger_step(to, begin, end, k->busy + first, last - first, host->thread, host->count,
 		    k->scratch);
-	if (s->source == STEP_SOURCE_EXPLICIT && s->work_count && ws->expected_ns > 0)
+	if (s->flags & STEP_FLAG_STATED && ws->expected_ns > 0)
 		ledger_state(to, ws->expected_ns);
 	return add_colls(k, w, first, last, end, healthy, &out->colls);
 }

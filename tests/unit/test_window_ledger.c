@@ -609,6 +609,28 @@ static void a_wait_is_named_by_the_users_code(void **state)
 	}
 }
 
+/* A marked step without values has the launches that we count as its work. More of them may be the fault. */
+static void only_the_jobs_own_figures_state_the_work(void **state)
+{
+	for (unsigned stated = 0; stated < 2; stated++) {
+		struct excerpt *p;
+		struct made m;
+
+		make(&m, MAIN);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			struct step *s = &m.steps[i].step;
+
+			s->source = STEP_SOURCE_EXPLICIT;
+			s->work_count = STEP_WORK_MAX;
+			s->flags = stated ? STEP_FLAG_STATED : 0;
+			m.steps[i].expected_ns = 50 * MS;
+		}
+		p = excerpt_of(&m);
+		assert_int_equal(ledger_is_stated(excerpt_ledger(p, false)), stated);
+		excerpt_drop(p);
+	}
+}
+
 /* A logger's rotation compresses, and so does a script: only the caller says what compression is for. */
 static void what_compression_is_for_is_up_to_its_caller(void **state)
 {
@@ -937,6 +959,7 @@ int main(void)
 	    cmocka_unit_test(first_touches_are_of_the_function_that_has_the_faults),
 	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
 	    cmocka_unit_test(a_wait_is_named_by_the_users_code),
+	    cmocka_unit_test(only_the_jobs_own_figures_state_the_work),
 	    cmocka_unit_test(what_compression_is_for_is_up_to_its_caller),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
