@@ -25,6 +25,18 @@ uint64_t request_hash(const char *id)
 	return hash_bytes(HASH_SEED, id, strlen(id)) | 1;
 }
 
+void request_job_add_counts(struct request_job *to, const struct request_job *from)
+{
+	to->arrived += from->arrived;
+	to->ended += from->ended;
+	to->lost += from->lost;
+	to->violations_dropped += from->violations_dropped;
+	for (int i = 0; i < REQUEST_OBJECTIVES; i++) {
+		to->judged[i] += from->judged[i];
+		to->violated[i] += from->violated[i];
+	}
+}
+
 void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16])
 {
 	uint64_t h = hash_bytes(HASH_SEED, job, strlen(job) + 1), word[2];

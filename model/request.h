@@ -66,6 +66,9 @@ struct request_job {
 	uint32_t violation_count;
 };
 
+/* Adds the counts of events, not what is running and waiting, the times or the violations. */
+void request_job_add_counts(struct request_job *to, const struct request_job *from);
+
 /* Violations with the same objective, phase and span in one job are one incident. The id of its
  * windows (window.anomaly_id), the same on every node. */
 void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16]);

@@ -151,18 +151,6 @@ static void take_violation(struct fleet_requests *q, const struct fleet_job *job
 		q->groups_full++;
 }
 
-static void add_counts(struct request_job *to, const struct request_job *from)
-{
-	to->arrived += from->arrived;
-	to->ended += from->ended;
-	to->lost += from->lost;
-	to->violations_dropped += from->violations_dropped;
-	for (int i = 0; i < REQUEST_OBJECTIVES; i++) {
-		to->judged[i] += from->judged[i];
-		to->violated[i] += from->violated[i];
-	}
-}
-
 void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			 const struct request_job *r, uint64_t now_ns)
 {
@@ -180,7 +168,7 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 		q->period_ns = now_ns;
 	}
 	set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
-	add_counts(&q->sum, r);
+	request_job_add_counts(&q->sum, r);
 	durations_merge(&q->now.ttft, &r->ttft);
 	durations_merge(&q->now.tpot, &r->tpot);
 	durations_merge(&q->now.queue, &r->queue);

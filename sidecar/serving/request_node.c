@@ -230,14 +230,7 @@ bool request_node_has_news(const struct node *n)
 
 static void add(struct request_job *to, const struct request_job *from)
 {
-	to->arrived += from->arrived;
-	to->ended += from->ended;
-	to->lost += from->lost;
-	to->violations_dropped += from->violations_dropped;
-	for (int i = 0; i < REQUEST_OBJECTIVES; i++) {
-		to->judged[i] += from->judged[i];
-		to->violated[i] += from->violated[i];
-	}
+	request_job_add_counts(to, from);
 	durations_merge(&to->ttft, &from->ttft);
 	durations_merge(&to->tpot, &from->tpot);
 	durations_merge(&to->queue, &from->queue);
