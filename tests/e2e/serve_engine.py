@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 
 if "SYSOM_TEST_REAPED" not in os.environ:
     os.execvp("python3", ["python3", "tests/reap.py", sys.executable, *sys.argv])
 
 import tap  # noqa: E402
+from serve_stack import Stack, wait_for  # noqa: E402
 from python_spans import PEER, SO, hash_of, requests_of  # noqa: E402
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
@@ -120,43 +120,12 @@ def check_events(work, label, *options):
 
 # ---- with sysomd and the aggregator ----
 
-class Stack:
-    def __init__(self, work):
-        self.shell = subprocess.Popen(["bash", "-c", f". tools/stack.sh; BIN={B}/bin; stack_start {work}/stack || exit 1; "
-                                       "env | grep ^SYSOM_; echo NODE=http://127.0.0.1:$STACK_NODE_HTTP; echo up; read -r _; stack_stop"],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.env = {}
-        for line in self.shell.stdout:
-            if line == "up\n":
-                break
-            self.env.__setitem__(*line.rstrip("\n").split("=", 1))
-
-    def get(self, base, path):
-        with urllib.request.urlopen(f"{self.env[base]}/api/v1/{path}", timeout=10) as r:
-            return json.load(r)
-
+class Serving(Stack):
     def ranks(self):
         return self.get("NODE", "status")["ranks"]
 
     def incidents(self):
         return self.get("SYSOM_URL", "incidents?job=serve")["incidents"]
-
-    def sysom(self, *args):
-        return subprocess.run([f"{B}/bin/sysom", *args], env=dict(os.environ, **self.env), capture_output=True, text=True,
-                              check=False).stdout
-
-    def stop(self):
-        self.shell.communicate("\n")
-
-
-def wait_for(seconds, condition):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.3)
-    return None
 
 
 def missed_objective(truth):
@@ -195,7 +164,7 @@ def accused(stack, rank, since_ns, shows):
 
 
 def check_live(work):
-    stack = Stack(work)
+    stack = Serving(f"{work}/stack")
     truth_path = f"{work}/live.jsonl"
     faults = [f"slow:rank=1:start={SLOW[0]}:seconds={SLOW[1]}:size=2",
               f"schedule:start={SCHEDULE[0]}:seconds={SCHEDULE[1]}:size=150"]
@@ -212,7 +181,8 @@ def check_live(work):
     r2 = {(r["rank"], m["phase"]): m["r2"] for r in ranks for m in r["models"] if m["state"] == "ready"}
     print(f"# R2 {r2}")
     tap.ok(all(r2.get((rank, "decode"), 0) > 0.9 for rank in (0, 1)), "work explains the time of decode steps: R2 above 0.9", r2)
-    tap.ok(re.search(r"decode R2 (0\.9|1\.0)", stack.sysom("status")), "sysom status prints it", stack.sysom("status"))
+    printed = stack.sysom("status").stdout
+    tap.ok(re.search(r"decode R2 (0\.9|1\.0)", printed), "sysom status prints it", printed)
     offset, truth = unix_offset_ns(), truth_of(truth_path)
     false = [(i["id"], i["symptom"], i["ranks"]) for i in stack.incidents() if i["symptom"] != "transient" and not
              (missed_objective(truth) if i["symptom"] == "slow_requests" else
@@ -224,7 +194,7 @@ def check_live(work):
         found = wait_for(120, lambda: accused(stack, rank, since, shows))
         tap.ok(found, f"{what} of rank {rank} is an incident that says so", [(i["symptom"], i["ranks"]) for i in stack.incidents()])
         if found:
-            print("\n".join("# " + x for x in stack.sysom("show", found["id"]).splitlines()[:14]))
+            print("\n".join("# " + x for x in stack.sysom("show", found["id"]).stdout.splitlines()[:14]))
     os.kill(truth_of(truth_path)["job"][0]["pid"], signal.SIGUSR1)
     status = job.wait(60)
     truth = truth_of(truth_path)

@@ -8,57 +8,30 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 
 if "SYSOM_TEST_REAPED" not in os.environ:
     os.execvp("python3", ["python3", "tests/reap.py", sys.executable, *sys.argv])
 
 import tap  # noqa: E402
+from python_spans import hash_of  # noqa: E402
+from serve_stack import B, Stack, wait_for  # noqa: E402
 
-B = os.path.abspath(os.environ.get("B", "build/gcc"))
 PYTHON = "/usr/bin/python3"
 NEAR_MS = 15  # two CPUs are shared by all processes of the engine, and with other tests
-SETTLED_S = 10  # a request is judged 2 s after its end, and told in the next beat
+SETTLED_S = 50  # at most: a request is judged 2 s after its end, and the next beat has it
 
 
-def hash_of(request):
-    h = 0xcbf29ce484222325
-    for byte in request.encode():
-        h = (h ^ byte) * 0x100000001b3 % 2 ** 64
-    return f"{h | 1:016x}"
-
-
-class Stack:
-    def __init__(self, work, flags):
-        self.shell = subprocess.Popen(
-            ["bash", "-c", f". tools/stack.sh; BIN={B}/bin; STACK_SYSOMD_FLAGS='{flags}'; stack_start {work} || exit 1; "
-             "env | grep ^SYSOM_; echo NODE=http://127.0.0.1:$STACK_NODE_HTTP; echo up; read -r _; stack_stop"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.env = {}
-        for line in self.shell.stdout:
-            if line == "up\n":
-                break
-            self.env.__setitem__(*line.rstrip("\n").split("=", 1))
-
-    def get(self, base, path):
-        with urllib.request.urlopen(f"{self.env[base]}{path}", timeout=10) as r:
-            return r.read().decode()
-
+class Serving(Stack):
     def node(self, query=""):
-        return json.loads(self.get("NODE", f"/api/v1/requests{query}"))
+        return self.get("NODE", f"requests{query}")
 
     def job(self, job):
-        found = json.loads(self.get("SYSOM_URL", f"/api/v1/requests?job={job}"))["requests"]
+        found = self.get("SYSOM_URL", f"requests?job={job}")["requests"]
         return found[0] if found else {"violations": []}
 
     def incidents(self, job):
-        return [i for i in json.loads(self.get("SYSOM_URL", f"/api/v1/incidents?job={job}"))["incidents"]
+        return [i for i in self.get("SYSOM_URL", f"incidents?job={job}")["incidents"]
                 if i["kind"] == "requests"]
-
-    def sysom(self, *args):
-        return subprocess.run([f"{B}/bin/sysom", *args], env=dict(os.environ, **self.env), capture_output=True, text=True,
-                              check=False)
 
     def serve(self, work, job, *options):
         """The engine's exit status and its truth: requests by hash, steps by engine."""
@@ -72,23 +45,10 @@ class Stack:
             for line in f:
                 row = json.loads(line)
                 if "request" in row:
-                    requests[hash_of(row["request"])] = row
+                    requests[f"{hash_of(row['request']):016x}"] = row
                 elif "step" in row:
                     steps.append(row)
         return p.returncode, requests, steps
-
-    def stop(self):
-        self.shell.communicate("\n")
-
-
-def wait_for(seconds, condition):
-    until = time.monotonic() + 5 * seconds
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.3)
-    return condition()
 
 
 def truth_ms(row):
@@ -169,7 +129,7 @@ def check_slow_step(stack, work):
 
     def with_windows():
         return [i for i in stack.incidents("slow")
-                if json.loads(stack.get("SYSOM_URL", f"/api/v1/incidents/{i['id']}"))["windows"]]
+                if stack.get("SYSOM_URL", f"incidents/{i['id']}")["windows"]]
     tap.ok(bool(wait_for(2 * SETTLED_S, with_windows)), "slow step: the incident has the windows of that time")
     traced = wait_for(SETTLED_S, with_windows)
     stack.sysom("trace", traced[0]["id"], "-o", f"{work}/slow.pftrace")
@@ -191,7 +151,7 @@ def check_queue(stack, work):
     found = wait_for(SETTLED_S, lambda: [v for v in stack.job("queue")["violations"] if v["objective"] == "ttft"])
     phases = [v["phase"] for v in found]
     tap.ok(phases.count("queue") * 2 > len(phases), "queue: most of the late ones waited for the engine", phases)
-    text = stack.get("SYSOM_URL", "/metrics")
+    text = stack.text("SYSOM_URL", "/metrics")
     lines = [line for line in text.splitlines() if line.startswith("sysom_job_request")]
     tap.ok(any('objective="ttft",quantile="0.99"' in line for line in lines) and
            any(line.startswith("sysom_job_request_violations_total{") for line in lines), "queue: metrics", lines)
@@ -209,7 +169,7 @@ def check_split(stack, work):
 def main():
     with tempfile.TemporaryDirectory() as work:
         os.chmod(work, 0o755)
-        stack = Stack(f"{work}/stack", "--requests-ttft 1s --requests-tpot 300ms")
+        stack = Serving(f"{work}/stack", "--requests-ttft 1s --requests-tpot 300ms")
         check_plain(stack, work)
         check_slow_step(stack, work)
         check_queue(stack, work)
