@@ -5,18 +5,12 @@
     netfs.py --at DIR [--lookup-ms N] [--flush-ms N]
 """
 import argparse
-import ctypes
 import errno
-import os
-import signal
 import stat
 import struct
-import subprocess
-import threading
 import time
 
-LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, RELEASE, FLUSH, INIT, CREATE, INTERRUPT, FORGET_MANY = \
-    1, 2, 3, 4, 14, 15, 16, 18, 25, 26, 35, 36, 42
+import fuse_server as fuse
 
 
 def attributes(node):
@@ -25,45 +19,27 @@ def attributes(node):
 
 
 def answer(o, code, node, body):
-    if code == INIT:
-        return struct.pack("=4I2H2I2H8I", 7, 31, 65536, 0, 8, 8, 65536, 1, 16, 0, *[0] * 8)
-    if code == LOOKUP:
+    if code == fuse.INIT:
+        return fuse.init()
+    if code == fuse.LOOKUP:
         time.sleep(o.lookup_ms / 1e3)
         return struct.pack("=4Q2I", 2, 0, 0, 0, 0, 0) + attributes(2)
-    if code in (GETATTR, SETATTR):
+    if code in (fuse.GETATTR, fuse.SETATTR):
         if node != 1:
             time.sleep(o.lookup_ms / 1e3)
         return struct.pack("=Q2I", 0, 0, 0) + attributes(node)
-    if code == OPEN:
-        return struct.pack("=Q2I", 1, 1, 0)  # DIRECT_IO
-    if code == READ:
+    if code == fuse.OPEN:
+        return struct.pack("=Q2I", 1, fuse.DIRECT_IO, 0)
+    if code == fuse.READ:
         return b""
-    if code == WRITE:
+    if code == fuse.WRITE:
         return struct.pack("=2I", struct.unpack_from("=2QI", body)[2], 0)
-    if code == FLUSH:
+    if code == fuse.FLUSH:
         time.sleep(o.flush_ms / 1e3)
         return b""
-    if code in (FORGET, FORGET_MANY, INTERRUPT):
+    if code in (fuse.FORGET, fuse.FORGET_MANY, fuse.INTERRUPT):
         return None
-    return b"" if code == RELEASE else errno.ENOSYS
-
-
-def serve(o, fd):
-    while True:
-        try:
-            question = os.read(fd, 1 << 17)
-        except OSError as e:
-            if e.errno in (errno.ENOENT, errno.EINTR):
-                continue
-            return
-        _, code, unique, node = struct.unpack_from("=2I2Q", question)
-        said = answer(o, code, node, question[40:])
-        if said is not None:
-            data, error = (b"", -said) if isinstance(said, int) else (said, 0)
-            try:
-                os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
-            except OSError:
-                pass
+    return b"" if code == fuse.RELEASE else errno.ENOSYS
 
 
 def main():
@@ -72,21 +48,7 @@ def main():
     p.add_argument("--lookup-ms", type=float, default=0)
     p.add_argument("--flush-ms", type=float, default=0)
     o = p.parse_args()
-    os.makedirs(o.at, exist_ok=True)
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    fd = os.open("/dev/fuse", os.O_RDWR)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"netfs", o.at.encode(), b"fuse", 6, f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()):
-        raise SystemExit(f"netfs: mount: {os.strerror(ctypes.get_errno())}")
-    threading.Thread(target=serve, args=(o, fd), daemon=True).start()
-    try:
-        print("netfs: on", flush=True)
-        over.wait()
-        time.sleep(1)
-    finally:
-        subprocess.run(["umount", "-l", o.at], check=False)
+    fuse.run("netfs", o.at, lambda *question: answer(o, *question))
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -5,20 +5,14 @@
     slow_files.py --at DIR --ms 8           the file is DIR/data
 """
 import argparse
-import ctypes
 import errno
-import os
-import signal
 import stat
 import struct
-import subprocess
-import threading
 import time
 
-LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT = 1, 2, 3, 14, 15, 18, 25, 26, 36
-FORGET_MANY = 42
+import fuse_server as fuse
+
 SIZE = 16 << 20
-DIRECT_IO = 1
 
 
 def attributes(node):
@@ -28,40 +22,22 @@ def attributes(node):
 
 def answer(o, code, node, body):
     """What the server says to one question; an errno, or bytes; None: nothing."""
-    if code == INIT:
-        return struct.pack("=4I2H2I2H8I", 7, 31, 65536, 0, 8, 8, 65536, 1, 16, 0, *[0] * 8)
-    if code == LOOKUP:
+    if code == fuse.INIT:
+        return fuse.init()
+    if code == fuse.LOOKUP:
         if body != b"data\0":
             return errno.ENOENT
         return struct.pack("=4Q2I", 2, 0, 3600, 3600, 0, 0) + attributes(2)
-    if code == GETATTR:
+    if code == fuse.GETATTR:
         return struct.pack("=Q2I", 3600, 0, 0) + attributes(node)
-    if code == OPEN:
-        return struct.pack("=Q2I", 1, DIRECT_IO, 0)
-    if code == READ:
+    if code == fuse.OPEN:
+        return struct.pack("=Q2I", 1, fuse.DIRECT_IO, 0)
+    if code == fuse.READ:
         time.sleep(o.ms / 1e3)
         return bytes(struct.unpack_from("=2QI", body)[2])
-    if code in (FORGET, FORGET_MANY, INTERRUPT):
+    if code in (fuse.FORGET, fuse.FORGET_MANY, fuse.INTERRUPT):
         return None
-    return b"" if code in (FLUSH, RELEASE) else errno.ENOSYS
-
-
-def serve(o, fd):
-    while True:
-        try:
-            question = os.read(fd, 1 << 17)
-        except OSError as e:
-            if e.errno in (errno.ENOENT, errno.EINTR):
-                continue
-            return  # it was unmounted
-        _, code, unique, node = struct.unpack_from("=2I2Q", question)
-        said = answer(o, code, node, question[40:])
-        if said is not None:
-            data, error = (b"", -said) if isinstance(said, int) else (said, 0)
-            try:
-                os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
-            except OSError:
-                pass  # nobody waits any more
+    return b"" if code in (fuse.FLUSH, fuse.RELEASE) else errno.ENOSYS
 
 
 def main():
@@ -69,21 +45,7 @@ def main():
     p.add_argument("--at", required=True)
     p.add_argument("--ms", type=float, required=True)
     o = p.parse_args()
-    os.makedirs(o.at, exist_ok=True)
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    fd = os.open("/dev/fuse", os.O_RDWR)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"slow", o.at.encode(), b"fuse", 6, f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()):
-        raise SystemExit(f"slow_files: mount: {os.strerror(ctypes.get_errno())}")
-    threading.Thread(target=serve, args=(o, fd), daemon=True).start()
-    try:
-        os.stat(os.path.join(o.at, "data"))
-        print("slow_files: on", flush=True)
-        over.wait()
-        time.sleep(1)  # who reads just now gets its answer
-    finally:
-        subprocess.run(["umount", "-l", o.at], check=False)
+    fuse.run("slow_files", o.at, lambda *question: answer(o, *question), first="data")
 
 
 main()
