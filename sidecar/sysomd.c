@@ -564,7 +564,7 @@ static void open_offer(struct node *n)
 	if (!n->settings.symbols_offer || (!*url && !*n->settings.uplink_url))
 		return;
 	if (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url)))
-		n->offer_why = "uplink.url does not tell the address of the aggregator's HTTP: set "
+		n->offer_why = "uplink.url does not say where the aggregator's HTTP is: set "
 			       "uplink.http";
 	err = *n->offer_why ? 0 : symbol_offer_open(&n->offer, &c);
 	if (err)

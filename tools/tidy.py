@@ -200,7 +200,8 @@ def check_tests(paths, complain):
             continue
         name = os.path.basename(p)
         stem = name[:-2] if name.endswith(".c") else name
-        if not re.search(r"(?<![\w])" + re.escape(stem) + r"(?![\w])", text):
+        imported = name.endswith(".py") and re.search(rf"^(?:from|import) {re.escape(name[:-3])}\b", text, re.M)
+        if not imported and not re.search(r"(?<![\w])" + re.escape(stem) + r"(?![\w])", text):
             complain(p, 1, "no .mk and no other script names this test")
 
 

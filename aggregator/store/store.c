@@ -452,8 +452,8 @@ static bool older(uint64_t then_ns, uint64_t age_ns, uint64_t now_ns)
 	return then_ns < now_ns && now_ns - then_ns > age_ns;
 }
 
-/* Removes one thing of the job that its limits do not allow: evidence first, as an incident tells
- * most of it. 1: removed, 0: nothing to do, -errno. */
+/* Removes one thing of the job that its limits do not allow. Evidence goes before incidents, which
+ * still have the verdict. 1: removed, 0: nothing to do, -errno. */
 static int drop_one(struct store *s, const char *job, const struct store_bounds *b,
 		    struct store_removed *out)
 {

@@ -270,7 +270,7 @@ void ledger_state(struct ledger *l, double expected_ns)
 	l->stated += 1;
 }
 
-/* Mean time that the work of a step should take; 0: not known of all steps. */
+/* The mean of what the steps' work should take, ns; 0: not known for all steps. */
 static double stated_mean(const struct ledger *l)
 {
 	return l->steps && l->stated + 0.5 > (double)l->steps ? l->stated_ns / l->stated : 0;

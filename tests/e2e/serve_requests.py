@@ -110,9 +110,9 @@ def check_slow_step(stack, work):
     late = {r for r, row in truth.items() if truth_ms(row)[0] > 1000}
     found = wait_for(SETTLED_S, lambda: [v for v in stack.job("slow")["violations"] if v["objective"] == "ttft"])
     near = {r for r, row in truth.items() if abs(truth_ms(row)[0] - 1000) < NEAR_MS}
-    told = {v["id"] for v in found}
-    tap.ok(bool(told) and told <= late | near and abs(stack.job("slow")["ttft"]["violated"] - len(late)) <= len(near),
-           "slow step: those that took too long are told", (told, late, stack.job("slow")["ttft"]))
+    listed = {v["id"] for v in found}
+    tap.ok(bool(listed) and listed <= late | near and abs(stack.job("slow")["ttft"]["violated"] - len(late)) <= len(near),
+           "slow step: those that took too long are listed", (listed, late, stack.job("slow")["ttft"]))
     slow = max(steps, key=lambda s: s["end_ns"] - s["begin_ns"])
     right = [v for v in found if v["phase"] in ("queue", "prefill")]
     linked = [v["slow_step"]["ms"] if v["slow_step"] else 0 for v in right]
@@ -124,7 +124,7 @@ def check_slow_step(stack, work):
     causes = {i["diagnosis"]["cause"] for i in incidents}
     tap.ok(bool(incidents) and causes <= {"request-queue", "request-prefill", "request-api", "request-decode"},
            "slow step: an incident of the objective", [(i["diagnosis"], i["symptom"]) for i in incidents])
-    tap.ok(len(incidents) < len(told) or len(told) < 3, "slow step: equal ones are one incident",
+    tap.ok(len(incidents) < len(listed) or len(listed) < 3, "slow step: equal ones are one incident",
            [(i["findings"], i["id"]) for i in incidents])
 
     def with_windows():

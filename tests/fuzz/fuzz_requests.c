@@ -59,10 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	    .ttft_ns = 10 * MS, .tpot_ns = MS, .settle_ns = 50 * MS, .silent_ns = 60000 * MS};
 	struct request_stats sum = {0};
 	struct request_table *t;
-	uint64_t now_ns = T0, told = 0, open = 0, n = 0;
+	uint64_t now_ns = T0, seen = 0, open = 0, n = 0;
 	uint32_t at = 0;
 
-	CHECK(!request_table_open(&t, &c, on_violation, &told));
+	CHECK(!request_table_open(&t, &c, on_violation, &seen));
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK(!request_table_begin(t, i, i & 1 ? "a@1" : "b@2"));
 	for (; bytes >= 12; data += 12, bytes -= 12) {
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		sum.judged[0] += s ? s->violated[0] + s->violated[1] : 0;
 	}
 	CHECK(sum.arrived == sum.ended + open);
-	CHECK(sum.judged[0] == told);
+	CHECK(sum.judged[0] == seen);
 	request_table_close(t);
 	return 0;
 }

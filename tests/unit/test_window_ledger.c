@@ -609,7 +609,8 @@ static void a_wait_is_named_by_the_users_code(void **state)
 	}
 }
 
-/* A marked step without values has the launches that we count as its work. More of them may be the fault. */
+/* A marked step without values has the launches that we count as its work, and more of them may be
+ * the fault. */
 static void only_the_jobs_own_figures_state_the_work(void **state)
 {
 	for (unsigned stated = 0; stated < 2; stated++) {

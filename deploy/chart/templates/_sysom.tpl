@@ -150,7 +150,7 @@ env:
   - name: SYSOM_HTTP_TOKENS
     value: /etc/sysom/http/node-tokens
   {{- if .Values.tls.enabled }}
-  # Its name is sysomd: Prometheus is told to expect that, as it knows Pods by address.
+  # Its name is sysomd: the PodMonitor sets it, as Prometheus knows Pods by address only.
   - name: SYSOM_HTTP_CERTIFICATE
     value: /etc/sysom/http/node-tls.crt
   - name: SYSOM_HTTP_KEY
