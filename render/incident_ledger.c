@@ -41,48 +41,12 @@ bool incident_ledger_is_known(const json_t *d)
 	return json_array_size(json_object_get(json_object_get(d, "ledger"), "rows")) > 0;
 }
 
-/* "128", "128x2": without trailing 1s. */
-static const char *extent(const unsigned *n, char *out, size_t bytes)
-{
-	int used = snprintf(out, bytes, "%u", n[0]);
-
-	if (n[1] > 1 || n[2] > 1)
-		used += snprintf(out + used, bytes - (size_t)used, "x%u", n[1]);
-	if (n[2] > 1)
-		snprintf(out + used, bytes - (size_t)used, "x%u", n[2]);
-	return out;
-}
-
-/* "gemm<float><<<128,1,1, 256,1,1>>>" without its launch configuration, demangled. */
-static void kernel_text(const char *name, char *out, size_t bytes)
-{
-	const char *launch = strstr(name, "<<<"), *more;
-	unsigned grid[3], block[3];
-	struct kernel_name k;
-	char raw[512], config[96] = "", of_grid[40], of_block[40];
-
-	while (launch && (more = strstr(launch + 1, "<<<")))
-		launch = more;
-	snprintf(raw, sizeof(raw), "%.*s", (int)(launch ? launch - name : (long)strlen(name)),
-		 name);
-	if (launch && sscanf(launch, "<<<%u,%u,%u, %u,%u,%u>>>", &grid[0], &grid[1], &grid[2],
-			     &block[0], &block[1], &block[2]) == 6)
-		snprintf(config, sizeof(config), " <<<%s, %s>>>",
-			 extent(grid, of_grid, sizeof(of_grid)),
-			 extent(block, of_block, sizeof(of_block)));
-	if (kernel_name_parse(&k, raw)) {
-		snprintf(out, bytes, "%s%s", raw, config);
-		return;
-	}
-	snprintf(out, bytes, "%s%s", k.base, config);
-	kernel_name_free(&k);
-}
-
 const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
 	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
 		   *what = what_text(jsonget_text(row, "what"));
-	char text[700], kernel[600];
+	struct kernel_name k = {0};
+	char text[700];
 	unsigned kind = 0;
 
 	while (kind < LEDGER_KINDS && strcmp(id, ledger_kind_name((enum ledger_kind)kind)))
@@ -91,11 +55,10 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 		return term_safe(id, columns);
 	if (!*name && !*what)
 		return term_safe(others[kind], columns);
-	if (kind == LEDGER_COMPUTE) {
-		kernel_text(name, kernel, sizeof(kernel));
-		name = kernel;
-	}
+	if (kind == LEDGER_COMPUTE && !kernel_name_parse(&k, name))
+		name = k.base;
 	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
+	kernel_name_free(&k);
 	return term_safe(text, columns);
 }
 

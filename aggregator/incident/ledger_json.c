@@ -64,16 +64,21 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 	return ledger_explain(own, count, EXPLAIN_SHARE);
 }
 
-static json_t *both_json(const struct incident_books *b, struct ledger_row *rows,
-			 struct ledger_row *own)
+/* A kernel has one row, whatever its launch configurations: sequences of many lengths have one each, which
+ * are in few steps and compare with nothing. */
+static json_t *both_json(struct incident_books *b, struct ledger_row *rows, struct ledger_row *own)
 {
-	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
-	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
-	double usual_ns =
-	    b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
+	uint32_t n, unobserved = 0, explain;
+	double slow_ns, usual_ns;
 	struct ledger_row other = {.name = ""};
 	json_t *list, *causes = json_array();
-	uint32_t explain = explained_by(rows, n, own);
+
+	ledger_join_configurations(&b->slow);
+	ledger_join_configurations(&b->usual);
+	n = ledger_subtract(&b->slow, &b->usual, rows);
+	slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
+	usual_ns = b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
+	explain = explained_by(rows, n, own);
 
 	for (uint32_t k = 0; k < n; k++)
 		if (rows[k].kind == LEDGER_UNOBSERVED)

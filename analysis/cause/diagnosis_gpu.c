@@ -243,6 +243,7 @@ static uint32_t pair_by_row(const struct diagnosis_view *v, struct diagnosis_ker
 		const struct ledger_row *r = &v->row[i];
 
 		if (r->kind != LEDGER_COMPUTE || !*r->name ||
+		    strstr(r->name, LEDGER_OTHER_LAUNCHES) ||
 		    !(r->slow_count > 0 || r->reference_count > 0))
 			continue;
 		k[n] = (struct diagnosis_kernel){

@@ -164,9 +164,9 @@ static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
 	return at;
 }
 
-/* NULL: no room. Some room is reserved for the accounts without a name. */
+/* NULL: no room among so many. Some is reserved for the accounts without a name. */
 static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind,
-					 enum ledger_what what, const char *name)
+					 enum ledger_what what, const char *name, uint32_t most)
 {
 	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
 	uint64_t hash = hash_of(kind, what, name, bytes);
@@ -175,7 +175,7 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 
 	if (found)
 		return &l->account[at];
-	if (((bytes || what) && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) ||
+	if (((bytes || what) && l->count >= most - LEDGER_KINDS) ||
 	    ROOM_FOR(l->account, l->room, l->count + 1ull))
 		return NULL;
 	if (bytes && !(text = put_name(l, name, bytes)))
@@ -187,16 +187,35 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 	return &l->account[at];
 }
 
+/* Of a kernel's name without its launch configuration. */
+static size_t kernel_bytes(const char *name)
+{
+	const char *at = strstr(name, "<<<");
+	size_t bytes = at ? (size_t)(at - name) : strlen(name);
+
+	return bytes < LEDGER_NAME_BYTES - sizeof(LEDGER_OTHER_LAUNCHES)
+		   ? bytes
+		   : LEDGER_NAME_BYTES - sizeof(LEDGER_OTHER_LAUNCHES);
+}
+
 static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t busy_ns, uint64_t count)
 {
 	struct ledger_account *a;
+	char other[LEDGER_NAME_BYTES];
 
 	if (!ns && !busy_ns && !count)
 		return;
-	a = account_of(l, kind, what, name ? name : "");
+	name = name ? name : "";
+	a = account_of(l, kind, what, name,
+		       kind == LEDGER_COMPUTE ? LEDGER_ACCOUNTS_MAX / 2 : LEDGER_ACCOUNTS_MAX);
+	if (!a && kind == LEDGER_COMPUTE) {
+		snprintf(other, sizeof(other), "%.*s%s", (int)kernel_bytes(name), name,
+			 LEDGER_OTHER_LAUNCHES);
+		a = account_of(l, kind, what, other, LEDGER_ACCOUNTS_MAX);
+	}
 	if (!a)
-		a = account_of(l, kind, LEDGER_NONE, "");
+		a = account_of(l, kind, LEDGER_NONE, "", LEDGER_ACCOUNTS_MAX);
 	if (!a)
 		return; /* no memory: the sum is then less than total_ns */
 	a->ns += ns;
@@ -232,7 +251,7 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 	uint32_t at;
 	bool found;
 
-	into = ns >= 1 || count >= 1 ? account_of(l, kind, to, name) : NULL;
+	into = ns >= 1 || count >= 1 ? account_of(l, kind, to, name, LEDGER_ACCOUNTS_MAX) : NULL;
 	at = find(l, hash_of(kind, LEDGER_NONE, name, bytes), name, bytes, &found);
 	if (!into || !found)
 		return;
@@ -297,10 +316,10 @@ void ledger_join_configurations(struct ledger *l)
 		const struct ledger_account *a = &l->account[i];
 		const char *whole = ledger_name(l, a);
 		char name[LEDGER_NAME_BYTES];
-		const char *at = a->kind == LEDGER_COMPUTE ? strstr(whole, "<<<") : NULL;
-		size_t bytes = at ? (size_t)(at - whole) : strlen(whole);
+		size_t bytes =
+		    a->kind == LEDGER_COMPUTE ? kernel_bytes(whole) : LEDGER_NAME_BYTES - 1;
 
-		text_copy(name, bytes < sizeof(name) ? bytes + 1 : sizeof(name), whole);
+		text_copy(name, bytes + 1, whole);
 		charge(&joined, a->kind, a->what, name, a->ns, a->busy_ns, a->count);
 	}
 	joined.steps = l->steps;

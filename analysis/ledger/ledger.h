@@ -18,9 +18,9 @@
  * A ledger is a sum over steps, so ledgers add up over windows and ranks. Differences are taken
  * between means per step, so a slow step in ten is explained by a tenth of its time.
  *
- * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts; further
- * ones of a kind share one account of that kind without a name. Threads: one caller. Times:
- * nanoseconds. */
+ * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts, half of them
+ * of kernels. Further launch configurations of a kernel share one account, and further accounts of
+ * a kind one without a name. Threads: one caller. Times: nanoseconds. */
 #ifndef SYSOM_ANALYSIS_LEDGER_LEDGER_H
 #define SYSOM_ANALYSIS_LEDGER_LEDGER_H
 
@@ -67,8 +67,10 @@ bool ledger_what_is_vague(enum ledger_what what);
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes);
 
-#define LEDGER_ACCOUNTS_MAX 512u
+#define LEDGER_ACCOUNTS_MAX 1024u
 #define LEDGER_NAME_BYTES   256u
+/* In place of a launch configuration: all those of the kernel that had no room. */
+#define LEDGER_OTHER_LAUNCHES "<<<*>>>"
 
 struct ledger_account {
 	uint8_t kind;  /* enum ledger_kind */
@@ -97,8 +99,8 @@ struct ledger {
 /* An empty one, without memory. */
 void ledger_init(struct ledger *l);
 void ledger_fini(struct ledger *l);
-/* name: NULL is "". Without room or memory, the time goes to the kind's account without a name,
- * which always exists. */
+/* name: NULL is "". Without room or memory, a kernel's time goes to its other launches, and all else
+ * to the kind's account without a name, which always exists. */
 void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t count);
 /* A step that was just added has work that the job states; it should take expected_ns. */

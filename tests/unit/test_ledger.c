@@ -472,6 +472,38 @@ static void names_without_end_go_to_their_kinds_rest(void **state)
 	ledger_fini(&l);
 }
 
+/* As a job whose sequences have a length of their own in each step has them. */
+static void launch_configurations_without_room_are_one_account(void **unused)
+{
+	struct ledger l, usual;
+	struct ledger_row rows[3];
+	char name[64];
+
+	(void)unused;
+	ledger_init(&l);
+	ledger_init(&usual);
+	for (unsigned i = 1; i <= 5000; i++) {
+		snprintf(name, sizeof(name), "gemm<int><<<%u,1,1, 256,1,1>>>", i);
+		ledger_charge(&l, LEDGER_COMPUTE, LEDGER_NONE, name, 7, 1);
+		if (i <= 3)
+			ledger_charge(&usual, LEDGER_COMPUTE, LEDGER_NONE, name, 7, 1);
+	}
+	ledger_charge(&l, LEDGER_BLOCKED, LEDGER_SLEEP, "wait", 9, 1);
+	l.steps = 5000;
+	usual.steps = 3;
+	assert_true(l.count < LEDGER_ACCOUNTS_MAX);
+	ledger_join_configurations(&l);
+	ledger_join_configurations(&usual);
+	assert_int_equal(ledger_subtract(&l, &usual, rows), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_string_equal(rows[i].name,
+				    rows[i].kind == LEDGER_COMPUTE ? "gemm<int>" : "wait");
+		assert_true(rows[i].slow_count == (rows[i].kind == LEDGER_COMPUTE ? 1 : 1 / 5000.));
+	}
+	ledger_fini(&l);
+	ledger_fini(&usual);
+}
+
 /* As the painted steps do, whatever the thread did and whenever the launch was. */
 static void an_open_interval_adds_up(void **unused)
 {
@@ -520,6 +552,7 @@ int main(void)
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(a_reference_is_scaled_to_the_work_of_the_slow_steps),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
+	    cmocka_unit_test(launch_configurations_without_room_are_one_account),
 	    cmocka_unit_test(an_open_interval_adds_up),
 	    cmocka_unit_test(an_account_reads_as_a_phrase),
 	};
