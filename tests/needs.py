@@ -17,6 +17,9 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests/faults"))
+import fault_group  # noqa: E402
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_BPF, SYS_PERF_EVENT_OPEN = 321, 298  # x86-64
 CLONE_NEWNS = 0x20000
@@ -127,23 +130,24 @@ def memory_group():
         made_group("memory", "memory.pressure")
 
 
-def cpu_group():
-    return made_group("cpu", "cpu.cfs_quota_us") or made_group("cpu", "cpu.max")
-
-
-def blkio_group():
-    """One that takes a limit for the disk on which tests keep their files."""
-    path, disk = f"/sys/fs/cgroup/blkio/sysom-probe-{os.getpid()}", os.stat(tempfile.gettempdir()).st_dev
+def limit(controller, setting, *values):
+    """A cgroup that takes this setting can be made."""
+    group = None
     try:
-        os.mkdir(path)
-        with open(f"{path}/blkio.throttle.read_bps_device", "w", encoding="ascii") as f:
-            f.write(f"{os.major(disk)}:{os.minor(disk)} 1000000")
+        group = fault_group.Group(controller, [])
+        group.put(setting, *values)
         return True
-    except OSError:
+    except (OSError, SystemExit):
         return False
     finally:
-        if os.path.isdir(path):
-            os.rmdir(path)
+        if group:
+            os.rmdir(group.path)
+
+
+def disk_limit():
+    """On the disk on which tests keep their files."""
+    disk = os.stat(tempfile.gettempdir()).st_dev
+    return limit("blkio", "read_bps", f"{os.major(disk)}:{os.minor(disk)}", 1000000)
 
 
 def direct_io():
@@ -194,8 +198,8 @@ NEEDS = {
     "realtime": (realtime, "real-time priority"),
     "cgroup2": (lambda: mounts() and made_group("unified", "cgroup.procs"), "making a cgroup of version 2"),
     "memory-group": (memory_group, "a memory cgroup with a limit and pressure"),
-    "cpu-group": (cpu_group, "a CPU cgroup with a quota"),
-    "blkio-group": (blkio_group, "a cgroup of version 1 that throttles reads of the disk below /tmp"),
+    "cpu-group": (lambda: limit("cpu", "cpu_quota_us", 50000), "a CPU cgroup with a quota"),
+    "blkio-group": (disk_limit, "a cgroup that throttles reads of the disk below /tmp"),
     "direct-io": (direct_io, "a temporary directory with O_DIRECT"),
     "cuda": (cuda_headers, "a CUDA toolkit"),
     "own-perf": (own_perf, "perf events of an ordinary user's own processes (perf_event_paranoid below 3)"),

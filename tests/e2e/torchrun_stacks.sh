@@ -70,13 +70,13 @@ echo free >>"$orders"
 
 stack_wait 6 quiet
 disk=$(stat -c '%Hd:%Ld' "$shard" 2>/dev/null)
-group=/sys/fs/cgroup/blkio/sysom-test-$$
-if mkdir "$group" 2>/dev/null && [ -e "$group/blkio.throttle.read_bps_device" ] &&
-	echo "$pid" >"$group/cgroup.procs" && echo "$disk 300000" >"$group/blkio.throttle.read_bps_device"; then
+if /usr/bin/python3 tests/needs.py blkio-group >/dev/null; then
+	/usr/bin/python3 tests/faults/disk_limit.py --pid "$pid" --device "$disk" --bytes-per-second 300000 >"$WORK/limit.log" &
+	limit=$!
 	begin=$(now)
 	ok "a slow disk: where it is read" shows "$begin" \
 		'[.stacks.blocked[] | select(.disk and .function == "read_shard" and .ns > 5e8)] | length > 0'
-	echo "$disk 0" >"$group/blkio.throttle.read_bps_device"
+	kill $limit && wait $limit
 else
 	skip "a slow disk: where it is read" "needs blkio-group"
 fi
@@ -109,5 +109,4 @@ ok "the Perfetto trace holds samples with their functions" bash -c "'$BIN/sysom'
 echo end >>"$orders"
 wait $job
 ok "the job ends with 0" is $? 0
-rmdir "$group" 2>/dev/null
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A CPU limit (cgroup version 1): moves processes into a group with a quota, and back and
+"""A CPU limit: moves processes into a group with a quota, and back and
 away with the group on SIGTERM or after --seconds.
 
     cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--seconds 30]
@@ -35,8 +35,7 @@ def main():
         before = used_s(o.pid)
         time.sleep(USE_S)
         percent = o.of_use * (used_s(o.pid) - before) / USE_S
-    own.put("cpu.cfs_period_us", 100000)
-    own.put("cpu.cfs_quota_us", max(1000, int(percent * 1000)))
+    own.put("cpu_quota_us", max(1000, int(percent * 1000)))  # of 100,000, which is usual
     own.hold(o, "cpu_limit")
 
 

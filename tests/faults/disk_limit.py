@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on what a process may read from (--of write: write to) a disk (cgroup version 1, blkio), until SIGTERM or --seconds.
+"""A limit on what a process may read from (--of write: write to) a disk, until SIGTERM or --seconds.
 
     disk_limit.py --pid PID --device 254:0 --bytes-per-second 300000 [--seconds 30]
 """
@@ -15,7 +15,7 @@ def more(p):
 
 def main():
     o, own = fault_group.options("blkio", more)
-    own.put(f"blkio.throttle.{o.of}_bps_device", f"{o.device} {o.bytes_per_second}")
+    own.put(f"{o.of}_bps", o.device, o.bytes_per_second)
     own.hold(o, "disk_limit")
 
 

@@ -1,32 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cgroup (version 1) of one's own for a while, for cpu_limit.py and disk_limit.py."""
+"""A cgroup of one's own for a while, in the version that has the controller on this machine."""
 import argparse
 import os
 import signal
 import sys
 import time
 
+# what a setting is called: the file and what it holds, in version 1 and in version 2
+SETTINGS = {
+    "cpu_quota_us": (("cpu.cfs_quota_us", "{}"), ("cpu.max", "{} 100000")),
+    "cpu_shares": (("cpu.shares", "{}"), ("cpu.weight", "{}")),
+    "cpus": (("cpuset.cpus", "{}"), ("cpuset.cpus", "{}")),
+    "mems": (("cpuset.mems", "{}"), ("cpuset.mems", "{}")),
+    "memory_bytes": (("memory.limit_in_bytes", "{}"), ("memory.max", "{}")),
+    "read_bps": (("blkio.throttle.read_bps_device", "{} {}"), ("io.max", "{} rbps={}")),
+    "write_bps": (("blkio.throttle.write_bps_device", "{} {}"), ("io.max", "{} wbps={}")),
+    "frozen": (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")),
+    "thawed": (("freezer.state", "THAWED"), ("cgroup.freeze", "0")),
+}
+CONTROLLERS_V2 = {"blkio": "io", "freezer": ""}  # a freezer is in every group
+
+
+def text_of(path):
+    with open(path, encoding="ascii") as f:
+        return f.read().strip()
+
+
+def hierarchy(controller):
+    """Where its groups are, and their version."""
+    root = f"/sys/fs/cgroup/{controller}"
+    if os.path.exists(f"{root}/cgroup.procs"):
+        return root, 1
+    name = CONTROLLERS_V2.get(controller, controller)
+    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        try:
+            if not name or name in text_of(f"{root}/cgroup.controllers").split():
+                return root, 2
+        except OSError:
+            pass
+    raise SystemExit(f"no cgroup has the controller {controller}")
+
 
 class Group:
     def __init__(self, controller, pids):
-        self.root = f"/sys/fs/cgroup/{controller}"
+        self.root, self.version = hierarchy(controller)
+        self.controller, self.pids, self.before = controller, pids, {}
+        name = CONTROLLERS_V2.get(controller, controller)
+        if self.version == 2 and name:
+            self.write("cgroup.subtree_control", f"+{name}", self.root)
         self.path = f"{self.root}/fault-{os.getpid()}"
-        self.pids, self.before = pids, {}
-        if not os.path.isdir(self.root):
-            raise SystemExit(f"no version 1 cgroup {controller}")
         os.mkdir(self.path)
 
-    def put(self, name, value, path=None):
+    def write(self, name, text, path=None):
         with open(os.path.join(path or self.path, name), "w", encoding="ascii") as f:
-            f.write(str(value))
+            f.write(text)
+
+    def put(self, setting, *values):
+        name, form = SETTINGS[setting][self.version - 1]
+        if setting == "cpu_shares" and self.version == 2:  # both are in parts of what is usual
+            values = [max(1, v * 100 // 1024) for v in values]
+        self.write(name, form.format(*values))
 
     def home(self, pid):
         """Where the process is now."""
-        with open(f"/proc/{pid}/cgroup", encoding="ascii") as f:
-            for line in f:
-                _, controllers, path = line.rstrip("\n").split(":", 2)
-                if os.path.basename(self.root) in controllers.split(","):
-                    return self.root + path
+        mine = self.controller if self.version == 1 else ""
+        for line in text_of(f"/proc/{pid}/cgroup").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if mine in controllers.split(","):
+                return self.root + path
         return self.root
 
     def hold(self, o, name):
@@ -34,7 +75,7 @@ class Group:
         try:
             for pid in self.pids:
                 self.before[pid] = self.home(pid)
-                self.put("cgroup.procs", pid)
+                self.write("cgroup.procs", str(pid))
             print(f"{name}: on", flush=True)
             end = time.monotonic() + o.seconds
             while time.monotonic() < end:
@@ -42,7 +83,7 @@ class Group:
         finally:
             for pid, home in self.before.items():
                 try:
-                    self.put("cgroup.procs", pid, home)
+                    self.write("cgroup.procs", str(pid), home)
                 except OSError:
                     pass  # it has ended
             for _ in range(50):

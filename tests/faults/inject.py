@@ -62,7 +62,7 @@ def in_group(controller, o, **values):
     """The process in a group with these values, until the end."""
     group = fault_group.Group(controller, [o.pid])
     for name, value in values.items():
-        group.put(name.replace("__", "."), value)
+        group.put(name, value)
     o.seconds = 1e9
     group.hold(o, f"inject {o.what}")
 
@@ -84,14 +84,14 @@ def stop(o):
 
 def freeze(o):
     group = fault_group.Group("freezer", [o.pid])
-    threading.Thread(target=lambda: duty(o, lambda: group.put("freezer.state", "FROZEN"),
-                                         lambda: group.put("freezer.state", "THAWED")), daemon=True).start()
+    threading.Thread(target=lambda: duty(o, lambda: group.put("frozen"),
+                                         lambda: group.put("thawed")), daemon=True).start()
     o.seconds = 1e9
     try:
         group.hold(o, "inject freeze")
     finally:
         if os.path.isdir(group.path):
-            group.put("freezer.state", "THAWED")
+            group.put("thawed")
 
 
 def renice(o):
@@ -124,14 +124,14 @@ def affinity(o):
 
 
 def cpuset(o):
-    with open("/sys/fs/cgroup/cpuset/cpuset.mems", encoding="ascii") as f:
-        mems = f.read().strip()
-    in_group("cpuset", o, cpuset__mems=mems, cpuset__cpus=o.cpus)
+    root, version = fault_group.hierarchy("cpuset")
+    mems = fault_group.text_of(f"{root}/cpuset.mems{'.effective' * (version == 2)}")
+    in_group("cpuset", o, mems=mems, cpus=o.cpus)
 
 
 def memory(o):
     threading.Timer(0.5, forget, [o.cold]).start()
-    in_group("memory", o, memory__limit_in_bytes=o.mb << 20)
+    in_group("memory", o, memory_bytes=o.mb << 20)
 
 
 def forget(path):
@@ -240,7 +240,7 @@ def signals(o):
 
 
 def shares(o):
-    in_group("cpu", o, cpu__shares=o.shares)
+    in_group("cpu", o, cpu_shares=o.shares)
 
 
 def setting(name, value=None):

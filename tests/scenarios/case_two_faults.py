@@ -4,8 +4,10 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.dirname(HERE)]
 
+import needs  # noqa: E402
 import scenario  # noqa: E402
 
 
@@ -25,7 +27,7 @@ def both(s, slow_gpu, limited):
 
 def main():
     with scenario.Scenario("case_two_faults", "two unrelated faults at once") as s:
-        if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
+        if not needs.here("cpu-group"):
             s.skip("needs cpu-group")
         s.start_stack()
         s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16"))
