@@ -127,11 +127,11 @@ static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 }
 
 /* Adds the member's views of the fault. A view also stands for the windows that were dropped with
- * the same cause. Without a view, its most significant window. */
+ * the same cause. Without a view that has a ledger, its most significant window. */
 static void add_slow(const struct incident *i, const struct member *m, const struct coll_split *s,
 		     struct ledger *to)
 {
-	uint32_t count, added = 0;
+	uint32_t count;
 	struct run *spells = incident_fault_spells(i, m, &count);
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
@@ -143,9 +143,8 @@ static void add_slow(const struct incident *i, const struct member *m, const str
 		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts.views, v) / v->lost_ns
 				   : 1,
 		    s, to);
-		added++;
 	}
-	if (!added && m->excerpts.slow)
+	if (!to->steps && m->excerpts.slow)
 		add(m->excerpts.slow, false, 1, s, to);
 	free(spells);
 }

@@ -2033,6 +2033,27 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 	json_decref(j);
 }
 
+/* The fault's windows are summaries without records. That of an earlier transient has them. */
+static void a_summary_takes_no_ledger_away(void **unused)
+{
+	static struct made m;
+	const json_t *ledger;
+	json_t *j;
+
+	(void)unused;
+	make(&m, 5, WINDOW_SELF, 1, 40);
+	for (uint32_t i = HEALTHY + 3; i < STEPS; i++)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	send(&m);
+	make(&m, 5, WINDOW_SELF, 40, 60);
+	m.w.summary_only = true;
+	m.w.device_count = m.w.host_count = 0;
+	j = json_of(send(&m));
+	ledger = json_object_get(json_object_get(j, "diagnosis"), "ledger");
+	assert_int_equal(json_array_size(json_object_get(ledger, "rows")) > 0, true);
+	json_decref(j);
+}
+
 /* Each of them waits for the others on the CPU, as the network between them is cut. The windows were
  * asked for. */
 static void who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu(void **unused)
@@ -2490,6 +2511,7 @@ int main(void)
 	    CASE(what_stops_all_alike_is_a_stall_by_itself),
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
 	    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
+	    CASE(a_summary_takes_no_ledger_away),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
 	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
