@@ -15,6 +15,14 @@
 {{ .Values.tls.volume | default (eq .Values.mode "daemonset" | ternary $node $secret) | toYaml }}
 {{- end }}
 
+{{- /* Settings by their names in --print-config: SYSOM_RETENTION_JOBS for retention.jobs. */ -}}
+{{- define "sysom.settings" -}}
+{{- range $name, $value := . }}
+- name: SYSOM_{{ $name | replace "." "_" | upper }}
+  value: {{ $value | toString | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "sysom.tls-env" -}}
 {{- if .Values.tls.enabled -}}
 - name: SYSOM_TLS_CERT
@@ -125,10 +133,7 @@ env:
     value: /state/control.sock
   - name: SYSOM_STATE_DIR
     value: /state
-  - name: SYSOM_SPOOL_BYTES
-    value: {{ .Values.sysomd.spool }}
-  - name: SYSOM_RECORDER_FILES
-    value: {{ .Values.sysomd.records }}
+  {{- include "sysom.settings" .Values.sysomd.settings | trim | nindent 2 }}
   - name: SYSOM_UPLINK_URL
     value: {{ include "sysom.uplink" . }}
   {{- include "sysom.tls-env" . | nindent 2 }}
