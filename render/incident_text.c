@@ -17,7 +17,7 @@
 
 unsigned incident_text_columns(void)
 {
-	unsigned columns = term_is_live() ? term_columns() : 80;
+	unsigned columns = term_columns();
 
 	return columns < 100 ? columns : 100;
 }
@@ -108,7 +108,7 @@ const char *incident_text_title(const json_t *in)
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "hang" : "hangs";
 	else if (strcmp(symptom, "drift") == 0)
-		what = many ? "are permanently slower" : "is permanently slower";
+		what = many ? "have become slower" : "has become slower";
 	else
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
