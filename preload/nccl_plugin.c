@@ -14,12 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "foreign/nccl_profiler_v1.h"
-#include "foreign/nccl_profiler_v2.h"
-#include "foreign/nccl_profiler_v3.h"
-#include "foreign/nccl_profiler_v4.h"
-#include "foreign/nccl_profiler_v5.h"
-#include "foreign/nccl_profiler_v6.h"
+#include "foreign/nccl_profiler.h"
 #include "preload/hooks.h"
 #include "preload/nccl_lookup.h"
 #include "preload/registry.h"

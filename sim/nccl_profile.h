@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "foreign/nccl_profiler_v4.h"
+#include "foreign/nccl_profiler.h"
 
 /* false: no plugin, or it declined. */
 bool nccl_profile_comm_init(void **context, uint64_t hash, int ranks, int rank);

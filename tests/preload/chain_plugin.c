@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "foreign/nccl_profiler_v5.h"
+#include "foreign/nccl_profiler.h"
 
 static int contexts, events, stops, records, strangers;
 static char context_word, handles[100000];

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "foreign/nccl_profiler_v5.h"
+#include "foreign/nccl_profiler.h"
 
 #define PARTS	 4
 #define PART_MAX (32u << 10)

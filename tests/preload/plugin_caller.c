@@ -9,12 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "foreign/nccl_profiler_v1.h"
-#include "foreign/nccl_profiler_v2.h"
-#include "foreign/nccl_profiler_v3.h"
-#include "foreign/nccl_profiler_v4.h"
-#include "foreign/nccl_profiler_v5.h"
-#include "foreign/nccl_profiler_v6.h"
+#include "foreign/nccl_profiler.h"
 
 static const struct nccl_profiler_table *table;
 static int bad;

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "foreign/nccl_profiler_v4.h"
-#include "foreign/nccl_profiler_v5.h"
+#include "foreign/nccl_profiler.h"
 
 #define COMM_BYTES (64u << 20) /* more than any version's communicator */
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "foreign/cupti.h"
-#include "foreign/nccl_profiler_v4.h"
+#include "foreign/nccl_profiler.h"
 #include "tests/unit/sim_child.h"
 
 #define RANKS 4
