@@ -539,7 +539,7 @@ int main(int argc, char **argv)
 	enum config_result result;
 	int err;
 
-	result = config_load_checked(
+	result = config_load(
 	    &a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
 	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.\n"
 	    "  --backup FILE      copy the store to a new file, also while an aggregator uses it\n"

@@ -203,11 +203,6 @@ const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint
 	return name;
 }
 
-size_t kernel_symbols_bytes(const struct kernel_symbols *k)
-{
-	return k->table ? k->table->room * sizeof(*k->table->symbols) + k->table->bytes_room : 0;
-}
-
 int kernel_symbols_open(struct kernel_symbols **out, const char *path)
 {
 	struct kernel_symbols *k = calloc(1, sizeof(*k));

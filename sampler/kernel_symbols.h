@@ -16,6 +16,5 @@ void kernel_symbols_close(struct kernel_symbols *k); /* NULL is a no-op */
  * begin. "" if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the
  * next call. */
 const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint64_t *offset);
-size_t kernel_symbols_bytes(const struct kernel_symbols *k);
 
 #endif

@@ -657,7 +657,7 @@ void processes_on_lost(struct processes *p)
 		scan_request(p, p->slot[i]);
 	}
 	if (p->all)
-		processes_set_all(p, true);
+		processes_add_all(p);
 }
 
 void processes_doubt(struct processes *p, uint32_t pid)
@@ -767,23 +767,12 @@ void processes_remove(struct processes *p, uint32_t pid)
 		process_drop(p, slot);
 }
 
-int processes_set_all(struct processes *p, bool on)
+void processes_add_all(struct processes *p)
 {
 	struct adding a = {.p = p};
 
-	p->all = on;
-	if (on)
-		proc_each(p, add_any, &a);
-	for (uint32_t i = 0; !on && i < PROCESS_SLOTS; i++) {
-		while (p->slot[i] && !p->slot[i]->children)
-			process_drop(p, i);
-	}
-	return 0;
-}
-
-bool processes_all(const struct processes *p)
-{
-	return p->all;
+	p->all = true;
+	proc_each(p, add_any, &a);
 }
 
 /* A zombie has no memory any more, but keeps its number until it is reaped. */

@@ -91,10 +91,8 @@ void processes_close(struct processes *p); /* NULL is a no-op */
 /* 0, -ESRCH, -ENOSPC, -ENOMEM. children: also its current and future children. */
 int processes_add(struct processes *p, uint32_t pid, bool children);
 void processes_remove(struct processes *p, uint32_t pid);
-/* Samples every process of the node, now and later; off: drops those that were not added by
- * name. */
-int processes_set_all(struct processes *p, bool on);
-bool processes_all(const struct processes *p);
+/* Samples every process of the node, now and later. */
+void processes_add_all(struct processes *p);
 
 /* Events from the kernel, in order of time. */
 void processes_on_fork(struct processes *p, uint32_t parent, uint32_t pid);

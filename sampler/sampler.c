@@ -381,7 +381,7 @@ int sampler_open(struct sampler **out, const struct sampler_options *o)
 	if (s->mode != SAMPLER_OFF)
 		timer_set(s, POLL_NS);
 	if (s->maps && o->all_processes)
-		processes_set_all(s->processes, true);
+		processes_add_all(s->processes);
 	*out = s;
 	return 0;
 }
@@ -475,15 +475,6 @@ int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_perc
 			err = -errno;
 	}
 	return s->maps && !err ? control_write(s) : err;
-}
-
-int sampler_set_all_processes(struct sampler *s, bool on)
-{
-	if (!s->maps)
-		return s->copy && on ? -ENOTSUP : 0;
-	s->options.all_processes = on;
-	processes_set_all(s->processes, on);
-	return control_write(s);
 }
 
 int sampler_set_wide(struct sampler *s, bool on)

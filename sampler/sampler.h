@@ -72,7 +72,6 @@ int sampler_add(struct sampler *s, uint32_t pid, bool children);
 void sampler_remove(struct sampler *s, uint32_t pid);
 /* Changes rate and fraction while running: 100% during an anomaly. 0, -EINVAL. */
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent);
-int sampler_set_all_processes(struct sampler *s, bool on);
 /* Also samples processes that were not added, with only name and kernel stack, which needs no
  * knowledge about them. 0, -ENOTSUP in copy mode, -errno. */
 int sampler_set_wide(struct sampler *s, bool on);

@@ -60,7 +60,7 @@ struct sampler_maps {
 	bool batch; /* lookup-and-delete in batches works */
 	int shard_fd[UNWIND_SHARD_MAX];
 	uint32_t shard_count;
-	uint64_t dropped, map_bytes;
+	uint64_t map_bytes;
 	struct sampler_key keys[COUNT_BATCH];
 	struct sampler_count values[COUNT_BATCH];
 	struct sampler_blocked sleepers[BLOCKED_BATCH];
@@ -376,14 +376,9 @@ static enum bpf_perf_event_ret on_buffer(void *arg, int cpu, struct perf_event_h
 {
 	struct sampler_maps *m = arg;
 	struct raw_event *raw = (void *)event;
-	struct {
-		struct perf_event_header header;
-		uint64_t id, lost;
-	} *lost = (void *)event;
 
-	if (event->type == PERF_RECORD_LOST)
-		m->dropped += lost->lost;
-	else if (event->type == PERF_RECORD_SAMPLE && raw->bytes <= event->size)
+	/* The program counts what found no room. */
+	if (event->type == PERF_RECORD_SAMPLE && raw->bytes <= event->size)
 		m->stack_fn(m->stack_arg, raw->data, raw->bytes);
 	return LIBBPF_PERF_EVENT_CONT;
 }
@@ -806,11 +801,6 @@ void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64
 			*ns += info.run_time_ns;
 		}
 	}
-}
-
-uint64_t sampler_maps_dropped(const struct sampler_maps *m)
-{
-	return m->dropped;
 }
 
 /* A map's size as the kernel reports it. */

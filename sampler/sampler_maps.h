@@ -74,8 +74,6 @@ void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, vo
 void sampler_maps_counters(const struct sampler_maps *m, uint64_t out[SAMPLER_COUNT_MAX]);
 /* Totals of our programs if kernel.bpf_stats_enabled is on. */
 void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64_t *ns);
-/* Stacks that the perf buffer of SAMPLER_BPF_TAIL dropped. */
-uint64_t sampler_maps_dropped(const struct sampler_maps *m);
 /* Bytes of all maps, including tables. */
 uint64_t sampler_maps_bytes(const struct sampler_maps *m);
 

@@ -108,11 +108,6 @@ void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64
 	*runs = *ns = 0;
 }
 
-uint64_t sampler_maps_dropped(const struct sampler_maps *m)
-{
-	return 0;
-}
-
 uint64_t sampler_maps_bytes(const struct sampler_maps *m)
 {
 	return 0;

@@ -759,8 +759,8 @@ int main(int argc, char **argv)
 	umask(
 	    022); /* all users reach the socket, whoever starts sysomd; modes are stated otherwise */
 	log_init("sysomd", LOG_INFO);
-	switch (config_load_checked(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc,
-				    argv, check_settings)) {
+	switch (config_load(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc, argv,
+			    check_settings)) {
 	case CONFIG_EXIT_OK:
 		return EXIT_OK;
 	case CONFIG_EXIT_BAD:

@@ -167,16 +167,6 @@ static enum symbol_quality quality_of(struct symbol_store *s, const uint8_t *id,
 	return (enum symbol_quality)i->quality;
 }
 
-enum symbol_quality symbol_store_quality(struct symbol_store *s, const uint8_t *id, size_t id_bytes)
-{
-	enum symbol_quality q;
-
-	pthread_mutex_lock(&s->lock);
-	q = quality_of(s, id, id_bytes);
-	pthread_mutex_unlock(&s->lock);
-	return q;
-}
-
 void symbol_store_use(struct symbol_store *s, const uint8_t *id, size_t id_bytes)
 {
 	struct symbol_files_item *i;

@@ -49,9 +49,6 @@ const char *symbol_store_tree(const struct symbol_store *s);
  * upload in progress. */
 bool symbol_store_needed(struct symbol_store *s, const uint8_t *id, size_t id_bytes,
 			 enum symbol_quality quality, uint64_t now_ns);
-/* The quality of the existing file; SYMBOL_NONE: none. */
-enum symbol_quality symbol_store_quality(struct symbol_store *s, const uint8_t *id,
-					 size_t id_bytes);
 /* Call when names of this file were asked for. */
 void symbol_store_use(struct symbol_store *s, const uint8_t *id, size_t id_bytes);
 

@@ -11,9 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/fleet/fleet_private.h"
 #include "base/hash.h"
 #include "model/window.h"
 #include "tests/wire_synth.h"
+
+/* With defaults but for how long a silent rank counts as alive, and is remembered. */
+static inline int fs_open_fleet(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns)
+{
+	struct fleet_config c;
+
+	fleet_config_default(&c);
+	c.alive_ns = alive_ns;
+	c.forget_ns = forget_ns;
+	return fleet_open_with(out, &c);
+}
+
+/* Whether that node has the rank. */
+static inline bool fs_is_on(struct fleet *f, const char *job, int32_t rank, const char *node)
+{
+	struct fleet_job *j;
+	const struct fleet_rank *r;
+	bool is;
+
+	pthread_mutex_lock(&f->lock);
+	j = fleet_find_job(f, job);
+	r = j ? fleet_find_rank(j, rank) : NULL;
+	is = r && !strcmp(f->nodes[r->node].name, node);
+	pthread_mutex_unlock(&f->lock);
+	return is;
+}
 
 #define FS_MS	1000000.0
 #define FS_S	1000000000ull

@@ -36,10 +36,6 @@ int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 int wire_peek_kind(const void *data, size_t bytes);
 /* A message of a version later than WIRE_VERSION, of any kind. */
 bool wire_is_newer(const void *data, size_t bytes);
-/* Cheap: decodes the envelope's fields without the columns, for dedupe and the index. Fills all of
- * *w except the records and names (NULL, with the counts that the message states). Free with
- * wire_window_free. */
-int wire_window_decode_head(const void *data, size_t bytes, struct window *w);
 /* Decodes everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure the caller owns nothing. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
 /* For messages of a peer: like wire_window_decode, or without `records` only the head and the

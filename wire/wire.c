@@ -453,10 +453,8 @@ static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, struct b
 	    frames < LIMIT_WINDOW_STACK_FRAMES ? frames : LIMIT_WINDOW_STACK_FRAMES, &w->stacks);
 }
 
-enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
-
-static int window_decode(const void *data, size_t bytes, size_t work, struct window *w,
-			 enum depth depth)
+static int window_decode(const void *data, size_t bytes, size_t work, bool records,
+			 struct window *w)
 {
 	struct budget budget = {LIMIT_WIRE_UNPACKED_BYTES, work};
 	struct codec_arena a;
@@ -468,11 +466,11 @@ static int window_decode(const void *data, size_t bytes, size_t work, struct win
 	if (!e)
 		return err;
 	err = read_head(e->window, w, &budget);
-	if (!err && depth >= DEPTH_NAMES)
+	if (!err)
 		err = read_names(e->window, w, &budget);
-	if (!err && depth >= DEPTH_ALL)
+	if (!err && records)
 		err = read_records(e->window, w, &budget);
-	if (!err && depth >= DEPTH_ALL)
+	if (!err && records)
 		err = read_stacks(e->window, w, &budget);
 	codec_close(&a, e);
 	if (err)
@@ -480,19 +478,14 @@ static int window_decode(const void *data, size_t bytes, size_t work, struct win
 	return err;
 }
 
-int wire_window_decode_head(const void *data, size_t bytes, struct window *w)
-{
-	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_HEAD);
-}
-
 int wire_window_decode(const void *data, size_t bytes, struct window *w)
 {
-	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_ALL);
+	return window_decode(data, bytes, SIZE_MAX, true, w);
 }
 
 int wire_window_decode_admitted(const void *data, size_t bytes, bool records, struct window *w)
 {
-	return window_decode(data, bytes, admitted(bytes), w, records ? DEPTH_ALL : DEPTH_NAMES);
+	return window_decode(data, bytes, admitted(bytes), records, w);
 }
 
 void wire_window_free(struct window *w)

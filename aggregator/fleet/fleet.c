@@ -52,16 +52,6 @@ int fleet_open_with(struct fleet **out, const struct fleet_config *c)
 	return 0;
 }
 
-int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns)
-{
-	struct fleet_config c;
-
-	fleet_config_default(&c);
-	c.alive_ns = alive_ns;
-	c.forget_ns = forget_ns;
-	return fleet_open_with(out, &c);
-}
-
 int fleet_keep_baselines(struct fleet *f, const char *dir)
 {
 	return baselines_open(&f->baselines, dir);

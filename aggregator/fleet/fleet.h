@@ -71,8 +71,6 @@ struct fleet_totals {
 void fleet_config_default(struct fleet_config *c);
 /* 0, -ENOMEM. */
 int fleet_open_with(struct fleet **out, const struct fleet_config *c);
-/* Like fleet_open_with, with defaults for the rest. */
-int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns);
 void fleet_close(struct fleet *f);
 /* Call before the first tick. Keeps baselines of earlier runs in this directory. Errors as
  * baselines_open; then none are kept. */
@@ -101,8 +99,6 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 
 /* ---- for diagnosis ---- */
 
-/* 0, -ENOENT. */
-int fleet_rank_node(struct fleet *f, const char *job, int32_t rank, char node[WIRE_TEXT_BYTES]);
 /* Other ranks of the rank's role that no finding names, nearest numbers first; their number. */
 uint32_t fleet_peers(struct fleet *f, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 /* The latest sketch of a rank; the caller frees it (wire_sketch_free). -ENOENT, -ENOMEM. */

@@ -71,17 +71,6 @@ static struct fleet_rank *lock_rank(struct fleet *f, const char *name, int32_t r
 	return *job ? fleet_find_rank(*job, rank) : NULL;
 }
 
-int fleet_rank_node(struct fleet *f, const char *name, int32_t rank, char node[WIRE_TEXT_BYTES])
-{
-	struct fleet_job *job;
-	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
-
-	if (r)
-		text_copy(node, WIRE_TEXT_BYTES, f->nodes[r->node].name);
-	pthread_mutex_unlock(&f->lock);
-	return r ? 0 : -ENOENT;
-}
-
 uint32_t fleet_peers(struct fleet *f, const char *name, int32_t rank, int32_t *ranks, uint32_t max)
 {
 	uint32_t slots[64], n = 0;

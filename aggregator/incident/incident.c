@@ -1340,15 +1340,6 @@ uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
 	return n;
 }
 
-uint32_t incident_set_count(const struct incident_set *s, bool open_only)
-{
-	uint32_t n = 0;
-
-	for (const struct incident *i = s->first; i; i = i->next)
-		n += !open_only || i->row.open;
-	return n;
-}
-
 bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row)
 {
 	const struct incident *i = find(s, id);

@@ -116,6 +116,5 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row);
 /* The incident's findings for the store, as a list (finding_json.h); NULL: none. */
 json_t *incident_set_findings(const struct incident_set *s, const char *id);
-uint32_t incident_set_count(const struct incident_set *s, bool open_only);
 
 #endif

@@ -573,15 +573,7 @@ static bool is_switch(int argc, char **argv, int *i)
 
 enum config_result config_load(void *into, const struct config_key *keys, size_t n,
 			       const char *program, const char *about, const char *default_path,
-			       int argc, char **argv)
-{
-	return config_load_checked(into, keys, n, program, about, default_path, argc, argv, NULL);
-}
-
-enum config_result config_load_checked(void *into, const struct config_key *keys, size_t n,
-				       const char *program, const char *about,
-				       const char *default_path, int argc, char **argv,
-				       config_check_fn check)
+			       int argc, char **argv, config_check_fn check)
 {
 	struct switches s = {.path = default_path};
 	struct reader r = {.into = into, .keys = keys, .key_count = n};

@@ -45,19 +45,15 @@ enum config_result {
 	CONFIG_EXIT_BAD = 2, /* the message is already on standard error; exit with 2 */
 };
 
-/* Fills *into. Handles --config FILE, --check-config, --print-config, --help and --version itself.
- * A missing default_path is not an error; a missing --config FILE is. about: the first lines of
- * --help. */
-enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
-			       const char *program, const char *about, const char *default_path,
-			       int argc, char **argv);
 /* Checks how the settings fit together, after all have been read. 0, or -EINVAL with the reason in
  * `why`, which names the settings. */
 typedef int (*config_check_fn)(const void *values, char *why, size_t why_bytes);
-enum config_result config_load_checked(void *into, const struct config_key *keys, size_t key_count,
-				       const char *program, const char *about,
-				       const char *default_path, int argc, char **argv,
-				       config_check_fn check);
+/* Fills *into. Handles --config FILE, --check-config, --print-config, --help and --version itself.
+ * A missing default_path is not an error; a missing --config FILE is. about: the first lines of
+ * --help. check: NULL: none. */
+enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
+			       const char *program, const char *about, const char *default_path,
+			       int argc, char **argv, config_check_fn check);
 /* For such a check: writes into `why` what is wrong with key's value ("not ADDRESS:PORT").
  * -EINVAL. */
 int config_refuse(char *why, size_t why_bytes, const char *key, const char *value,

@@ -61,7 +61,6 @@ struct python_names {
 	struct code **slot;
 	uint64_t wanted[NAMES_ASK_MAX], asked[NAMES_ASK_MAX]; /* addresses */
 	uint32_t wanted_count, asked_count;
-	struct python_names_stats stats;
 };
 
 int python_names_open(struct python_names **out, const struct python_runtime *r)
@@ -117,8 +116,7 @@ static void rehash(struct python_names *n, uint32_t slots, uint32_t periods)
 		if (c && n->period - c->period <= periods) {
 			*slot_of(n, c->address) = c;
 			n->count++;
-		} else if (c) {
-			n->stats.evicted++;
+		} else {
 			free(c);
 		}
 	}
@@ -132,11 +130,6 @@ void python_names_begin(struct python_names *n)
 	else if (n->period % NAMES_PERIODS == 0)
 		rehash(n, n->slots, NAMES_PERIODS);
 	n->period++;
-}
-
-void python_names_stats_get(const struct python_names *n, struct python_names_stats *out)
-{
-	*out = n->stats;
 }
 
 static bool read_at(const struct read_user *memory, void *to, uint32_t bytes, uint64_t address)
@@ -371,10 +364,8 @@ static void code_none(struct python_names *n, uint64_t address)
 
 	if (!c)
 		return;
-	n->stats.changed += c->good;
 	c->good = c->wanted = false;
 	c->period = n->period;
-	n->stats.failed++;
 }
 
 static void code_reply(struct python_names *n, const struct reply *t, const char *text)
@@ -397,8 +388,6 @@ static void code_reply(struct python_names *n, const struct reply *t, const char
 		      (const uint8_t *)text + t->function_bytes + t->file_bytes, t->lines_bytes);
 	if (!fresh)
 		return;
-	n->stats.objects++;
-	n->stats.changed += c->good;
 	fresh->good = true;
 	fresh->hash = t->hash;
 	fresh->first = t->first;

@@ -17,13 +17,6 @@
 #include "bpf/read_user.h"
 #include "sampler/python/python_runtime.h"
 
-struct python_names_stats {
-	uint64_t objects; /* code objects read, including repeated reads after a change */
-	uint64_t changed; /* of these, addresses that held another object before */
-	uint64_t failed;  /* addresses without a code object */
-	uint64_t evicted;
-};
-
 /* The name of a frame; the strings are borrowed until the next python_names_begin. */
 struct python_name {
 	const char *function; /* UTF-8; qualified from 3.11 on */
@@ -49,7 +42,6 @@ void python_names_answer(struct python_names *n, int err, const void *data, size
 /* Runs in the parser. 0, -EPROTO. */
 int python_names_read(const void *request, size_t bytes, const struct read_user *memory,
 		      struct buf *answer);
-void python_names_stats_get(const struct python_names *n, struct python_names_stats *out);
 
 /* The line of an instruction, from a copy of co_linetable. minor: 10, or 11 and later. at: byte
  * offset in the bytecode, negative before the first. 0: none. Bounded for any bytes. */

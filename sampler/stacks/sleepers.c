@@ -27,7 +27,7 @@ struct sleeper {
 struct sleepers {
 	struct sleeper *now, *next;
 	uint32_t next_count;
-	uint64_t now_ns, min_ns, unpaid_ns;
+	uint64_t now_ns, min_ns;
 };
 
 /* The slot of that sleep, or the free one after the thread's other sleeps. */
@@ -130,18 +130,11 @@ void sleepers_end(struct sleepers *s)
 		memset(&old[i], 0, sizeof(old[i])); /* not a free slot: that would touch its page */
 		if (!e.told_ns)
 			continue;
-		if (++e.missed >= UNPAID_DRAINS || s->next_count >= SLEEPER_MAX) {
-			s->unpaid_ns += e.told_ns;
+		if (++e.missed >= UNPAID_DRAINS || s->next_count >= SLEEPER_MAX)
 			continue;
-		}
 		*slot_of(s->next, e.tid, e.since_ns) = e;
 		s->next_count++;
 	}
 	s->now = s->next;
 	s->next = old;
-}
-
-uint64_t sleepers_unpaid_ns(const struct sleepers *s)
-{
-	return s->unpaid_ns;
 }

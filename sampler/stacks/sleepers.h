@@ -27,7 +27,5 @@ uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_
 /* The time to report now for a sleeping thread, ns; 0: nothing. */
 uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b);
 void sleepers_end(struct sleepers *s);
-/* Reported time that no count repaid, since open: its counts were lost. ns */
-uint64_t sleepers_unpaid_ns(const struct sleepers *s);
 
 #endif

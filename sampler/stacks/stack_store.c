@@ -121,12 +121,6 @@ void stack_store_sweep(struct stack_store *s, uint32_t epoch)
 	s->used = to;
 }
 
-size_t stack_store_bytes(const struct stack_store *s)
-{
-	return s->room + s->by_hash.room * sizeof(*s->by_hash.pair) +
-	       s->by_hash.by_key.room * sizeof(*s->by_hash.by_key.slot);
-}
-
 int stack_store_open(struct stack_store **out)
 {
 	*out = calloc(1, sizeof(**out));

@@ -21,6 +21,5 @@ const struct sampler_stack *stack_store_find(const struct stack_store *s, uint64
 void stack_store_keep(struct stack_store *s, uint64_t hash);
 /* Removes stacks that were sent before `epoch` and not kept. */
 void stack_store_sweep(struct stack_store *s, uint32_t epoch);
-size_t stack_store_bytes(const struct stack_store *s);
 
 #endif

@@ -564,21 +564,3 @@ void unwind_table_fini(struct unwind_table *t)
 	free(t->rules);
 	memset(t, 0, sizeof(*t));
 }
-
-const struct unwind_rule *unwind_table_find(const struct unwind_table *t, uint64_t address)
-{
-	uint32_t low = 0, high = t->row_count;
-
-	if (address < t->begin || address >= t->end)
-		return NULL;
-	address -= t->begin;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (t->rows[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? &t->rules[t->rows[low - 1].rule] : NULL;
-}

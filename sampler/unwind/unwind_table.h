@@ -45,8 +45,4 @@ struct unwind_table {
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);
 void unwind_table_fini(struct unwind_table *t);
 
-/* The rule at an address (ELF virtual), NULL outside. For tests and tools; the kernel has its own
- * search. */
-const struct unwind_rule *unwind_table_find(const struct unwind_table *t, uint64_t address);
-
 #endif

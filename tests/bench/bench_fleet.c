@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 		fault_count = ARRAY_LEN(faults);
 	}
 	before = rss_mib();
-	CHECK(!fleet_open(&f, 15000000000, 600000000000));
+	CHECK(!fs_open_fleet(&f, 15000000000, 600000000000));
 	fleet_on_finding(f, on_finding, NULL);
 	simulate(f, seconds * 10, ranks);
 	fleet_totals(f, (uint64_t)((now_s + 5000) * 1e9), &t);

@@ -140,7 +140,7 @@ static double aggregator_rate(bool verify, double *per_commit)
 	c.dir = dir;
 	close(mkstemp(url + 6));
 	unlink(url + 6);
-	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
+	CHECK(!fs_open_fleet(&fleet, 15000000000, 600000000000));
 	CHECK(!commit_open(&commit, &c, fleet));
 	CHECK(!ingest_open(
 	    &ingest,
@@ -240,7 +240,7 @@ static void serve(int port, int to_parent, int from_parent)
 
 	c.dir = dir;
 	snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
-	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
+	CHECK(!fs_open_fleet(&fleet, 15000000000, 600000000000));
 	CHECK(!commit_open(&commit, &c, fleet));
 	CHECK(!ingest_open(
 	    &ingest,

@@ -81,7 +81,7 @@ static void set_up(void)
 	put_incidents(writer);
 	store_close(writer);
 	CHECK(!store_open_reader(&sources.store, dir));
-	CHECK(!fleet_open(&sources.fleet, 15000000000, 600000000000));
+	CHECK(!fs_open_fleet(&sources.fleet, 15000000000, 600000000000));
 	put_job(sources.fleet);
 	CHECK(!api_symbols_open(&sources.symbols, NULL));
 	CHECK(!http_hosts_init(&hosts, "127.0.0.1:9472", "sysom.example"));

@@ -45,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	fuzz_budget_begin();
-	result = config_load(&v, keys, ARRAY_LEN(keys), "fuzz", "about", "/nonexistent", 3, argv);
+	result =
+	    config_load(&v, keys, ARRAY_LEN(keys), "fuzz", "about", "/nonexistent", 3, argv, NULL);
 	/* libyaml's own buffers, and a few hundred bytes for each of its events */
 	fuzz_budget_end(bytes, 4096, 1 << 20, 1024);
 	close(fd);

@@ -305,7 +305,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct input in = {data, bytes};
 	const struct incident_config config = {
 	    .gap_ns = 5000000000, .silence_ns = 30000000000, .memory_ns = 3600000000000};
-	char node[WIRE_TEXT_BYTES];
 	struct fleet_config c;
 	struct world w = {.connection = {2, 3, 4, 5}, .connections = 5};
 
@@ -341,7 +340,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	turn(&w, false);
 	CHECK(fleet_job_ranks(w.fleet, "good", mono(&w)) == RANKS);
 	for (int r = 0; r < (int)RANKS; r++)
-		CHECK(!fleet_rank_node(w.fleet, "good", r, node) && !strcmp(node, "n0"));
+		CHECK(fs_is_on(w.fleet, "good", r, "n0"));
 	fs_fini(&w.job);
 	fleet_close(w.fleet);
 	incident_set_close(w.incidents);

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "tests/fleet_synth.h"
 
 #define S 1000000000ull
 
@@ -37,7 +38,7 @@ static int open_commit(void)
 static int setup(void **unused)
 {
 	strcpy(dir, "/tmp/test_commit_XXXXXX");
-	if (!mkdtemp(dir) || fleet_open(&fleet, 60 * S, 3600 * S))
+	if (!mkdtemp(dir) || fs_open_fleet(&fleet, 60 * S, 3600 * S))
 		return -1;
 	return open_commit();
 }

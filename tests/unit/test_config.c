@@ -47,7 +47,7 @@ static enum config_result load(struct settings *s, const char *text, char *err, 
 	fclose(f);
 	fflush(stderr);
 	dup2(fd, 2);
-	result = config_load(s, keys, ARRAY_LEN(keys), "t", "about", path, argc, argv);
+	result = config_load(s, keys, ARRAY_LEN(keys), "t", "about", path, argc, argv, NULL);
 	fflush(stderr);
 	dup2(saved, 2);
 	close(saved);

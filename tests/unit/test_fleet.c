@@ -877,7 +877,6 @@ static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct b
 /* Who claims first has the rank; the true one is shown, and has it when the other falls silent. */
 static void a_rank_claimed_first_by_another_node_is_still_shown(void **unused)
 {
-	char node[WIRE_TEXT_BYTES];
 	struct beat_rank r[16];
 	struct fs_job j, evil;
 	bool quarantined = false;
@@ -895,8 +894,7 @@ static void a_rank_claimed_first_by_another_node_is_still_shown(void **unused)
 	assert_true(quarantined);
 	assert_true(totals().refused_foreign > 0);
 	run(&j, now_s + 60);
-	assert_int_equal(fleet_rank_node(fleet, "job", 3, node), 0);
-	assert_string_equal(node, "n0");
+	assert_true(fs_is_on(fleet, "job", 3, "n0"));
 	assert_int_equal(rows_of("job", 3, "n0", &quarantined), 1);
 	fs_fini(&j);
 	fs_fini(&evil);
@@ -930,7 +928,6 @@ static void other_peoples_ranks_are_refused(void **unused)
 {
 	bool quarantined = false;
 	struct beat_rank r[16];
-	char node[WIRE_TEXT_BYTES];
 	struct fs_job j, evil;
 	struct beat b;
 
@@ -948,8 +945,7 @@ static void other_peoples_ranks_are_refused(void **unused)
 	run(&j, 120);
 	assert_int_equal(report_count, 0);
 	assert_int_equal(totals().refused_foreign, 30);
-	assert_int_equal(fleet_rank_node(fleet, "job", 3, node), 0);
-	assert_string_equal(node, "n0");
+	assert_true(fs_is_on(fleet, "job", 3, "n0"));
 	/* shown beside the first, and counted */
 	assert_int_equal(rows_of("job", 3, "evil", &quarantined), 2);
 	assert_true(quarantined);

@@ -342,6 +342,16 @@ static void let_settle(struct sampler *s)
 	stack_batch_fini(&b);
 }
 
+static void options_of(struct sampler_options *o, enum sampler_mode mode, bool whole)
+{
+	sampler_options_init(o);
+	o->mode_max = mode;
+	o->off_cpu = o->python = whole;
+	o->rate_hz = 999;
+	o->fraction_percent = 100;
+	o->off_cpu_min_ns = 10000000;
+}
+
 /* One sampler per group: loading it takes seconds, most of them the kernel's verifier. */
 static int open_mode(enum sampler_mode mode, bool whole)
 {
@@ -349,12 +359,7 @@ static int open_mode(enum sampler_mode mode, bool whole)
 	struct sampler_stats stats;
 
 	mode_wanted = mode;
-	sampler_options_init(&o);
-	o.mode_max = mode;
-	o.off_cpu = o.python = whole;
-	o.rate_hz = 999;
-	o.fraction_percent = 100;
-	o.off_cpu_min_ns = 10000000;
+	options_of(&o, mode, whole);
 	if (sampler_open(&shared, &o))
 		return -1;
 	sampler_stats_get(shared, &stats);
@@ -947,12 +952,15 @@ static void survives_processes_that_end_at_once(void **state)
 
 static void samples_the_whole_node(void **state)
 {
-	struct sampler *s = shared;
 	pid_t before = start_target("spin"), after;
-	struct stack_batch b;
 	struct tally t[2] = {{0}};
+	struct sampler_options o;
+	struct stack_batch b;
+	struct sampler *s;
 
-	assert_int_equal(sampler_set_all_processes(s, true), 0);
+	options_of(&o, mode_wanted, false);
+	o.all_processes = true;
+	assert_int_equal(sampler_open(&s, &o), 0);
 	after = start_target("spin");
 	stack_batch_init(&b, keyed_process());
 	/* reading a whole node takes as long as it takes */
@@ -965,11 +973,10 @@ static void samples_the_whole_node(void **state)
 	}
 	print_message("# node: %lu and %lu samples, %lu and %lu with the chain\n", t[0].samples,
 		      t[1].samples, t[0].chained, t[1].chained);
-	assert_int_equal(sampler_set_all_processes(s, false), 0);
 	assert_true(t[0].chained > 0 && t[1].chained > 0);
 	stop_target(before);
 	stop_target(after);
-	assert_int_equal(sampler_drain(s, &b), 0);
+	sampler_close(s);
 	stack_batch_fini(&b);
 }
 

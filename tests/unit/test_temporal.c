@@ -424,7 +424,7 @@ static void one_run(const char *dir, uint64_t boot, double factor, double loggin
 	struct buf body;
 	struct beat b;
 
-	assert_int_equal(fleet_open(&f, 15 * S, 600 * S), 0);
+	assert_int_equal(fs_open_fleet(&f, 15 * S, 600 * S), 0);
 	assert_int_equal(fleet_keep_baselines(f, dir), 0);
 	fleet_on_finding(f, on_finding, NULL);
 	fs_init(&j, "job", 8, 4, 33);
@@ -508,7 +508,7 @@ static void gives_a_kept_run_whole(void **unused)
 	json_decref(list);
 	baselines_close(b);
 	id = strtoull(run, NULL, 16);
-	assert_int_equal(fleet_open(&f, 15 * S, 600 * S), 0);
+	assert_int_equal(fs_open_fleet(&f, 15 * S, 600 * S), 0);
 	assert_null(fleet_baseline_json(f, "job", "train", id)); /* none are kept */
 	assert_int_equal(fleet_keep_baselines(f, dir), 0);
 	j = fleet_baseline_json(f, "job", "train", id);

@@ -269,7 +269,7 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 	buf_fini(&out);
 }
 
-static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **state)
+static void a_window_carries_its_stacks_unless_only_the_rest_is_decoded(void **state)
 {
 	struct window w = {.reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2}, out;
 	struct buf b;
@@ -281,7 +281,7 @@ static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **s
 	assert_int_equal(wire_window_decode(b.data, b.bytes, &out), 0);
 	assert_equal_batches(&w.stacks, &out.stacks);
 	wire_window_free(&out);
-	assert_int_equal(wire_window_decode_head(b.data, b.bytes, &out), 0);
+	assert_int_equal(wire_window_decode_admitted(b.data, b.bytes, false, &out), 0);
 	assert_int_equal(out.stacks.sample_count, 0);
 	wire_window_free(&out);
 	stack_batch_fini(&w.stacks);
@@ -329,7 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_stack_that_was_there_before_is_work_too),
-	    cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
+	    cmocka_unit_test(a_window_carries_its_stacks_unless_only_the_rest_is_decoded),
 	    cmocka_unit_test(a_batch_comes_back_as_it_was),
 	    cmocka_unit_test(refuses_kinds_and_numbers_that_do_not_exist),
 	    cmocka_unit_test(shared_callers_are_stored_once),
