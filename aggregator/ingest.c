@@ -47,7 +47,6 @@ struct ingest {
 	int stopping; /* atomic; a hint only: it orders no data */
 	pthread_mutex_t lock;
 	struct ingest_stats stats; /* under lock */
-	uint32_t context_count;
 	struct context contexts[];
 };
 

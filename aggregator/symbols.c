@@ -172,10 +172,6 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 		if (is_needed(s, file, &bad))
 			json_array_append(needed, json_object_get(file, "build_id"));
 	if (!bad) {
-		pthread_mutex_lock(&s->lock);
-		s->stats.asked_files += json_array_size(files);
-		s->stats.needed_files += json_array_size(needed);
-		pthread_mutex_unlock(&s->lock);
 		status = answer(out, 200, json_pack("{s:O}", "needed", needed));
 	} else {
 		status =

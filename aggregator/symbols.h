@@ -55,7 +55,7 @@ bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_by
 struct symbols_stats {
 	struct symbol_store_stats store;
 	struct symbol_resolver_stats resolver; /* as of the last answer */
-	uint64_t asked_files, needed_files, asked_addresses, named_addresses;
+	uint64_t asked_addresses, named_addresses;
 };
 void symbols_stats(struct symbols *s, struct symbols_stats *out); /* any thread */
 unsigned symbols_status(struct symbols *s, struct buf *out);	  /* any thread */

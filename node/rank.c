@@ -79,13 +79,12 @@ static void note_active(struct rank *r, uint64_t at_ns)
 		r->active_ns = at_ns;
 }
 
-void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark, bool late)
+void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark)
 {
 	recorder_push(r->recorder, r->slot, rec);
 	/* A span is complete only at its end, so it is out of order; steps need ordered records. */
 	if (rec->kind == RECORD_SPAN || rec->kind == RECORD_SPAN_REQUEST)
 		return;
-	r->stats.host_late += late;
 	if (gives_work(rec))
 		note_active(r, rec->begin_ns);
 	beats_host(r->beats, rec);
@@ -165,20 +164,16 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 		/* The last window still waits for a suspect. Ship it before the next one begins. */
 		if (r->anomaly.state == ANOMALY_CLOSED)
 			r->on_window(r->arg, r);
-		if (r->anomaly.state == ANOMALY_IDLE)
-			r->stats.windows_open++;
 	}
 	if (self) {
 		r->stats.flagged_self++;
 		r->stats.last_self_flag_ns = ws->step.end_ns;
 	}
 	rank_fresh_id(r, id);
-	if (anomaly_push(&r->anomaly, ws, self, id, now_ns)) {
-		r->stats.windows_closed++;
-		/* A suspect's window does not wait. */
-		if (anomaly_reason(&r->anomaly) == WINDOW_SELF)
-			r->on_window(r->arg, r);
-	}
+	/* A suspect's window does not wait. */
+	if (anomaly_push(&r->anomaly, ws, self, id, now_ns) &&
+	    anomaly_reason(&r->anomaly) == WINDOW_SELF)
+		r->on_window(r->arg, r);
 }
 
 static void add_step(struct rank *r, const struct step *s, uint32_t kernel_count, uint64_t now_ns)

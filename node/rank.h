@@ -34,10 +34,9 @@ struct rank_config {
 void rank_config_default(struct rank_config *c);
 
 struct rank_stats {
-	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief,
-	    host_late;
-	uint64_t windows_open, windows_closed, stalls, drifts;
-	uint64_t windows_summary, windows_counted; /* limited by the token buckets */
+	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief;
+	uint64_t stalls, drifts;
+	uint64_t windows_counted; /* limited by the token buckets */
 	uint64_t last_step_end_ns, last_self_flag_ns;
 	double self_excess; /* of the last flagged step */
 };
@@ -84,7 +83,7 @@ struct rank {
 int rank_open(struct rank **out, const struct rank_config *c, struct recorder *recorder,
 	      uint32_t slot, struct canary *canary, uint64_t seed, uint64_t now_ns);
 void rank_close(struct rank *r); /* NULL is a no-op */
-void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark, bool late);
+void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark);
 void rank_device(struct rank *r, const struct record *rec);
 /* Judges complete steps. device_ns: all earlier device records have arrived. */
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);

@@ -120,7 +120,6 @@ static void ship_anomaly(struct slot *s, uint64_t now_ns)
 		ship(s, &q);
 		break;
 	case ANOMALY_SUMMARY:
-		r->stats.windows_summary++;
 		q.summary_only = true;
 		ship(s, &q);
 		break;

@@ -134,7 +134,6 @@ static void scan_request(struct processes *p, struct process *process)
 	process->fresh_begin = process->fresh_end = 0;
 	process->rescan = false;
 	process->python_retry_ns = 0;
-	p->stats.scans++;
 	worker_push(p->worker, job);
 }
 

@@ -74,7 +74,7 @@ struct processes_stats {
 	uint32_t processes, mappings, files, files_waiting, files_refused;
 	uint32_t first_waiting; /* of processes that are `first`: being read, or mapping a file that
 				 * is being read */
-	uint64_t mappings_dropped, publish_full, scans, scan_failed;
+	uint64_t mappings_dropped, publish_full, scan_failed;
 	uint64_t worker_cpu_ns;
 	struct reader_stats readers;
 	uint64_t python_full;	 /* interpreters for which the kernel's map had no room */

@@ -112,7 +112,7 @@ static void note_lapped(struct process *p, uint64_t now_ns)
 
 	if (lapped != p->lanes.lapped_seen) {
 		p->lanes.lapped_seen = lapped;
-		rank_host(p->rank, &r, NULL, true);
+		rank_host(p->rank, &r, NULL);
 	}
 	p->lanes.drained_ns = now_ns;
 }

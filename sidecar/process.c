@@ -98,13 +98,13 @@ static void number_by_communicator(struct process *p, const struct record *r)
 	record(p);
 }
 
-static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+static void sink_host(void *arg, const struct record *r, const struct step_mark *mark)
 {
 	struct process *p = arg;
 
 	if (r->kind == RECORD_COMM && p->id.rank < 0)
 		number_by_communicator(p, r);
-	rank_host(p->rank, r, mark, late);
+	rank_host(p->rank, r, mark);
 	if (r->flags & RECORD_FLAG_PYTHON)
 		request_node_record(p, r);
 }

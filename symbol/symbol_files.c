@@ -254,7 +254,6 @@ int symbol_files_make_room(struct symbol_files *s, uint64_t bytes, bool evict)
 	qsort(all, n, sizeof(*all), compare_use);
 	for (uint32_t k = 0; k < n && !fits(s, bytes); k++) {
 		s->stats.evicted++;
-		s->stats.evicted_bytes += all[k].bytes;
 		symbol_files_remove(s, all[k].id, all[k].id_bytes);
 	}
 	free(all);

@@ -54,7 +54,7 @@ void symbol_files_remove(struct symbol_files *s, const uint8_t *id, size_t id_by
 int symbol_files_make_room(struct symbol_files *s, uint64_t bytes, bool evict);
 
 struct symbol_files_stats {
-	uint64_t files, bytes, evicted, evicted_bytes, memory_bytes;
+	uint64_t files, bytes, evicted, memory_bytes;
 };
 void symbol_files_stats_get(const struct symbol_files *s, struct symbol_files_stats *out);
 

@@ -404,8 +404,6 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 		err = !named || err == -ENODATA || named == -ENOENT ? named : err;
 	}
 	r->stats.found += !err;
-	r->stats.unproven += !err && !out->proven;
-	r->stats.no_symbol += err == -ENOENT;
 	r->stats.no_file += err == -ENODATA;
 	r->stats.refused += err == -EBADMSG;
 	return err;
@@ -439,5 +437,4 @@ void symbol_resolver_stats_get(const struct symbol_resolver *r, struct symbol_re
 	*out = r->stats;
 	out->index_files = files.files;
 	out->index_bytes = files.bytes;
-	out->index_evicted = files.evicted;
 }

@@ -44,11 +44,10 @@ struct symbol_name {
 };
 
 struct symbol_resolver_stats {
-	uint64_t found, no_symbol, no_file, refused;	  /* results of searches */
-	uint64_t unproven;				  /* part of found */
-	uint64_t built, opened, evicted;		  /* indexes */
-	uint64_t cached, cached_bytes;			  /* open indexes, and their memory */
-	uint64_t index_files, index_bytes, index_evicted; /* on disk */
+	uint64_t found, no_file, refused;  /* results of searches */
+	uint64_t built, opened, evicted;   /* indexes */
+	uint64_t cached, cached_bytes;	   /* open indexes, and their memory */
+	uint64_t index_files, index_bytes; /* on disk */
 };
 
 struct symbol_resolver;

@@ -63,7 +63,7 @@ static bool has_launch_times(const struct diagnosis_rank *r)
 /* One function on both sides, per step. */
 struct growth {
 	const struct diagnosis_function *f;
-	double mine_ns, base_ns, base_off_ns, base_total_ns, base_self_ns;
+	double mine_ns, base_ns, base_off_ns, base_total_ns;
 	double grown_ns;   /* in the threads that delay the GPU; 0 if it may be noise */
 	double delta;	   /* change of its share of all CPU time */
 	double held_delta; /* the same, in the threads that delay the GPU */
@@ -112,21 +112,19 @@ static void assume_new_blocking(const struct diagnosis_view *v, const struct dia
 			     .mine_ns = f->total_ns,
 			     .base_ns = f->total_ns,
 			     .base_total_ns = f->total_ns,
-			     .base_self_ns = f->self_ns,
 			     .base_off_ns = is_new ? fmax(0, v->base[FIGURE_IDLE]) : f->off_ns};
 }
 
 static void grow(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
 		 const struct diagnosis_function *f, struct growth *g)
 {
-	double total[PEERS_LOOKED], self[PEERS_LOOKED], off[PEERS_LOOKED], held[PEERS_LOOKED];
+	double total[PEERS_LOOKED], off[PEERS_LOOKED], held[PEERS_LOOKED];
 	double cpu[PEERS_LOOKED], samples = 0, whole, noise;
 
 	for (uint32_t i = 0; i < b->count; i++) {
 		const struct diagnosis_function *o = same(b->rank[i], f);
 
 		total[i] = o ? o->total_ns : 0;
-		self[i] = o ? o->self_ns : 0;
 		off[i] = o ? o->off_ns : 0;
 		held[i] = o ? (launch_only ? o->launch_ns : o->total_ns) : 0;
 		cpu[i] = b->rank[i]->cpu_ns;
@@ -141,7 +139,6 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 			     .mine_ns = launch_only ? f->launch_ns : f->total_ns,
 			     .base_ns = median_of(held, b->count),
 			     .base_total_ns = median_of(total, b->count),
-			     .base_self_ns = median_of(self, b->count),
 			     .base_off_ns = median_of(off, b->count)};
 	g->delta = (v->who->cpu_ns > 0 ? f->total_ns / v->who->cpu_ns : 0) -
 		   (whole > 0 ? g->base_total_ns / whole : 0);

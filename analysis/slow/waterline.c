@@ -144,12 +144,9 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 static void row_fill(struct waterline_row *r, double *total, double *self, uint32_t n,
 		     uint32_t sketches)
 {
-	double none;
-
 	memset(total + n, 0, (sketches - n) * sizeof(*total));
 	memset(self + n, 0, (sketches - n) * sizeof(*self));
 	r->mean = spread_mean(total, sketches, &r->sigma);
-	r->self_mean = spread_mean(self, sketches, &none);
 	r->median = median_of(total, sketches);
 	r->self_median = median_of(self, sketches);
 	r->spread = MEDIAN_MAD_SIGMA * median_mad(total, sketches, r->median);

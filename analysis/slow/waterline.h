@@ -21,7 +21,7 @@ struct waterline_row {
 	uint32_t kind, sketches; /* sketches: those in the window that name it */
 	double mean, sigma;	 /* of the total share, 0 to 1 */
 	double median, spread;	 /* the same, robust; spread is 1.4826 MAD */
-	double self_mean, self_median;
+	double self_median;
 	double highest;
 	uint32_t highest_slot;
 };

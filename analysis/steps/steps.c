@@ -271,7 +271,6 @@ static void pattern_lost(struct steps *s)
 {
 	s->pattern.rule_count = 0;
 	s->pattern.far = false;
-	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
 	/* the open step may become several steps; it is not judged */
@@ -455,7 +454,6 @@ static void pattern_replace(struct steps *s, const struct steps_pattern *p)
 	}
 	s->pattern = *p;
 	s->stats.period_ns = p->period_ns;
-	s->stats.resyncs++;
 	/* the open step began where the old pattern cut */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
@@ -706,7 +704,6 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 {
 	struct steps_item *i;
 
-	s->stats.host_records++;
 	if (r->end_ns > s->now_ns)
 		s->now_ns = r->end_ns;
 	if (r->kind == RECORD_SYNC) {
@@ -874,8 +871,6 @@ void steps_push_device(struct steps *s, const struct record *r)
 	uint64_t seq;
 	uint32_t slot;
 
-	s->stats.device_records++;
-	s->stats.unmatched_device += unmatched;
 	if (r->begin_ns > s->now_ns)
 		s->now_ns = r->begin_ns;
 	if (!unmatched && r->launch_ns > s->device_launch_max_ns &&

@@ -59,7 +59,8 @@ bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 uint64_t steps_key(uint32_t source, uint32_t phase);
 
 struct steps_stats {
-	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
+	uint64_t boundaries;
+	uint64_t late_device; /* device records without a place */
 	uint64_t period_ns;   /* current estimate; 0: no pattern */
 	uint64_t looked_back; /* items visited to find the launches of device records */
 	uint32_t few;	      /* whole_first: the launches make fewer than three steps */

@@ -228,7 +228,7 @@ static void push(struct live_rank *r, uint64_t now_ns)
 	while (replay_cursor_ns(&r->host) <= now_ns) {
 		struct record x = replay_cursor_take(&r->host);
 
-		rank_host(r->rank, &x, NULL, false);
+		rank_host(r->rank, &x, NULL);
 	}
 	while (r->device < t->device_count && t->device[r->device].end_ns <= ended_ns) {
 		const struct record *x = &t->device[r->device++];

@@ -181,13 +181,11 @@ uint32_t join_stream_number(const struct join *j, const struct join_stream *s)
 
 static void emit(struct join *j, const struct record *r, const struct step_mark *mark)
 {
-	bool late = r->begin_ns < j->last_host_ns;
-
-	if (late)
+	if (r->begin_ns < j->last_host_ns)
 		j->stats.host_late++;
 	else
 		j->last_host_ns = r->begin_ns;
-	j->sink.host(j->sink.arg, r, mark, late);
+	j->sink.host(j->sink.arg, r, mark);
 }
 
 /* Fills *r field by field, because a copy of a struct that was just written would stall on the
@@ -330,7 +328,6 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 		r.key = e->func;
 	emit(j, &r, NULL);
 	j->stats.launches++;
-	j->stats.graph_launches += graph;
 	if (!s || (e->head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED)))
 		return;
 	if (!graph)
@@ -708,7 +705,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	}
 	span_remove(lane, i);
 	/* A span is complete at its end, so it is always late. */
-	j->sink.host(j->sink.arg, &r, NULL, true);
+	j->sink.host(j->sink.arg, &r, NULL);
 }
 
 static void on_span_request(struct join *j, const struct join_host_pend *p)
@@ -725,7 +722,7 @@ static void on_span_request(struct join *j, const struct join_host_pend *p)
 		r.bytes = e->tokens[i];
 		r.flags |= RECORD_FLAG_PYTHON | (e->done >> i & 1 ? RECORD_FLAG_DONE : 0);
 		/* late, as spans are: it may begin long before it is known */
-		j->sink.host(j->sink.arg, &r, NULL, true);
+		j->sink.host(j->sink.arg, &r, NULL);
 	}
 }
 

@@ -46,8 +46,8 @@ enum join_loss {
 
 struct join_sink {
 	void *arg;
-	/* late: begins before a record already delivered. mark: for RECORD_STEP_BEGIN, else NULL. */
-	void (*host)(void *arg, const struct record *r, const struct step_mark *mark, bool late);
+	/* May begin before a record already delivered. mark: for RECORD_STEP_BEGIN, else NULL. */
+	void (*host)(void *arg, const struct record *r, const struct step_mark *mark);
 	void (*device)(void *arg, const struct record *r);
 	/* Text of a name id, "" unknown. */
 	const char *(*name)(void *arg, uint32_t id);
@@ -55,10 +55,10 @@ struct join_sink {
 };
 
 struct join_stats {
-	uint64_t host_events, device_events, host_late;
+	uint64_t host_events, device_events, host_late; /* host_late: began before an earlier one */
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
-	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
+	uint64_t graph_nodes, copies, resyncs, streams_learned;
 	uint64_t align_steps;	      /* launches examined to learn the difference of the numbers */
 	uint64_t export_delay_max_ns; /* measured by the process */
 	uint64_t graph_coarse_ns;     /* time with one record per graph launch, GAP_GRAPH_NODES */

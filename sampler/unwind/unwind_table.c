@@ -402,29 +402,12 @@ static int by_begin(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static bool is_fp(const struct unwind_rule *r)
-{
-	return r->cfa == (UNWIND_CFA_REGISTER | UNWIND_RBP << 4) && r->offset == 16 &&
-	       UNWIND_RULE_RBP(r) == UNWIND_SAVED_CFA && r->rbp_slot == -2;
-}
-
 /* Appends a row to the table unless it equals the last one for the same function. */
 static void put(struct unwind_table *t, uint64_t address, uint32_t rule, bool begins)
 {
 	if (!begins && t->row_count && t->rows[t->row_count - 1].rule == rule)
 		return;
 	t->rows[t->row_count++] = (struct unwind_table_row){(uint32_t)(address - t->begin), rule};
-}
-
-static void account(struct unwind_table *t, const struct unwind_rule *r, uint64_t bytes)
-{
-	t->code_bytes += bytes;
-	if (is_fp(r))
-		t->fp_bytes += bytes;
-	if (UNWIND_RULE_CFA(r) == UNWIND_CFA_UNSUPPORTED) {
-		t->unsupported_bytes += bytes;
-		t->unsupported_rows++;
-	}
 }
 
 /* Adds a row for each entry of a procedure linkage table that begins between from and to. */
@@ -455,7 +438,7 @@ static void string_fde(struct build *b, struct unwind_table *t, const struct fde
 			return;
 		put(t, from, row->rule, !i);
 		cut_plt(b, t, from, to < end ? to : end, row->rule);
-		account(t, &b->rules[row->rule], (to < end ? to : end) - from);
+		t->code_bytes += (to < end ? to : end) - from;
 	}
 }
 

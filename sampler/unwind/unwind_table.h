@@ -30,11 +30,8 @@ struct unwind_table {
 	uint32_t row_count, rule_count;
 	/* statistics of the input */
 	uint32_t fde_count;
-	uint32_t unsupported_rows;
 	uint64_t code_bytes; /* covered by an FDE */
-	uint64_t fp_bytes;   /* of these, with CFA = rbp + 16 and rbp saved at CFA - 16 */
-	uint64_t unsupported_bytes;
-	char source[16]; /* ".eh_frame" or ".debug_frame" */
+	char source[16];     /* ".eh_frame" or ".debug_frame" */
 };
 
 #define UNWIND_TABLE_WHY_BYTES 96

@@ -115,7 +115,6 @@ static void keep_xid(struct gpu_poll *p, uint32_t device, uint64_t xid)
 	pthread_mutex_lock(&p->lock);
 	p->xid[p->xids_made++ % GPU_POLL_XIDS] = (struct gpu_poll_xid){now_ns, xid, device};
 	p->device[device].xid = xid;
-	p->device[device].xid_at_ns = now_ns;
 	p->device[device].xid_count++;
 	pthread_mutex_unlock(&p->lock);
 }

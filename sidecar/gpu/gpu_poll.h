@@ -15,9 +15,9 @@ struct gpu_poll;
 
 struct gpu_poll_device {
 	struct gpu_identity id;
-	struct gpu_sample last;		    /* at_ns 0: none yet */
-	uint64_t failed;		    /* polls without an answer, in a row */
-	uint64_t xid, xid_at_ns, xid_count; /* the last one; 0: none */
+	struct gpu_sample last;	 /* at_ns 0: none yet */
+	uint64_t failed;	 /* polls without an answer, in a row */
+	uint64_t xid, xid_count; /* the last one; 0: none */
 };
 
 struct gpu_poll_state {

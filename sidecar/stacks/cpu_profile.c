@@ -185,7 +185,6 @@ static bool look_up(struct cpu_profile *p, const struct stack_batch *b,
 	err = symbol_resolver_find(p->resolver, o->build_id, o->build_id_bytes,
 				   *path == '/' ? rooted : NULL, address, &found);
 	p->spent_ns += thread_cpu_ns() - before_ns;
-	p->stats.naming_ns += thread_cpu_ns() - before_ns;
 	if (err)
 		return false;
 	*name = found.function;

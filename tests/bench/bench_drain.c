@@ -40,9 +40,9 @@ static uint64_t event_count, spent_ns;
 
 enum play { MARKED, FOUND, LOSSES, PLAYS };
 
-static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+static void sink_host(void *arg, const struct record *r, const struct step_mark *mark)
 {
-	rank_host(((struct lane_set *)arg)->rank, r, mark, late);
+	rank_host(((struct lane_set *)arg)->rank, r, mark);
 }
 
 static void sink_device(void *arg, const struct record *r)

@@ -31,7 +31,7 @@ struct fuzz_bounds fuzz_bounds = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void got_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+static void got_host(void *arg, const struct record *r, const struct step_mark *mark)
 {
 	CHECK(!RECORD_IS_DEVICE(r->kind));
 	CHECK(!mark || mark->work_count <= STEP_WORK_MAX);

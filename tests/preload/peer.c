@@ -207,7 +207,7 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 	putchar('\n');
 }
 
-static void joined_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+static void joined_host(void *arg, const struct record *r, const struct step_mark *mark)
 {
 }
 

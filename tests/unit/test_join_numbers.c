@@ -263,9 +263,9 @@ static void lap(struct world *w, const struct play *p)
 	}
 }
 
-static void got_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+static void got_host(void *arg, const struct record *r, const struct step_mark *mark)
 {
-	(void)arg, (void)r, (void)mark, (void)late;
+	(void)arg, (void)r, (void)mark;
 }
 
 static void got_device(void *arg, const struct record *r)

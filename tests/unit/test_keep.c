@@ -87,7 +87,7 @@ static void host(struct life *l, uint16_t kind, uint64_t begin_ns, uint64_t end_
 			   .func = kind == RECORD_COLL,
 			   .peer = -1};
 
-	rank_host(l->process.rank, &r, marked ? &mark : NULL, false);
+	rank_host(l->process.rank, &r, marked ? &mark : NULL);
 }
 
 static void device(struct life *l, uint16_t kind, uint64_t launch_ns, uint64_t begin_ns,

@@ -45,7 +45,7 @@ static void give(struct rank *r, uint64_t at_ns)
 				.block = {32, 1, 1},
 				.peer = -1};
 
-	rank_host(r, &launch, NULL, false);
+	rank_host(r, &launch, NULL);
 }
 
 static void end(struct rank *r, uint64_t launch_ns, uint64_t at_ns)
@@ -71,12 +71,12 @@ static void step(struct rank *r, uint64_t begin_ns, uint64_t index)
 			      .peer = -1};
 	struct step_mark work = {.work_count = 0};
 
-	rank_host(r, &mark, &work, false);
+	rank_host(r, &mark, &work);
 	give(r, begin_ns + 1000);
 	end(r, begin_ns + 1000, begin_ns + STEP_NS - 2000);
 	mark.kind = RECORD_STEP_END;
 	mark.begin_ns = mark.end_ns = begin_ns + STEP_NS - 1000;
-	rank_host(r, &mark, NULL, false);
+	rank_host(r, &mark, NULL);
 	rank_run(r, begin_ns + STEP_NS, begin_ns + STEP_NS);
 }
 
