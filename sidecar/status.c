@@ -398,112 +398,57 @@ static void rank_sample(struct metrics *m, const char *name, double v, const str
 		       cause, NULL);
 }
 
-struct rank_metric {
+/* Of one rank: what stands for its value is computed in rank_value. */
+#define RANK_METRICS(X)                                                                            \
+	X("steps_total", "counter", "Steps found.", st->steps)                                     \
+	X("flagged_steps_total", "counter", "Steps slower than expected.", st->flagged)            \
+	X("flagged_self_steps_total", "counter",                                                   \
+	  "Steps slower than expected in the rank's self time.", st->flagged_self)                 \
+	X("incomplete_steps_total", "counter",                                                     \
+	  "Steps not judged because some of their kernels were not seen.", st->incomplete)         \
+	X("host_stall_steps_total", "counter", "Steps not judged because the host stood still.",   \
+	  st->host_stall)                                                                          \
+	X("step_seconds", "gauge", "Median latency of the last steps.", m.latency_ns * 1e-9)       \
+	X("expected_step_seconds", "gauge", "Median expected latency.", m.expected_ns * 1e-9)      \
+	X("events_total", "counter", "Events read from the ring.", process_events(p))              \
+	X("ring_bytes_total", "counter", "Bytes read from the ring.", process_raw_bytes(p))        \
+	X("kernels_joined_total", "counter", "Kernels matched with their launch.",                 \
+	  js->kernels_joined)                                                                      \
+	X("kernels_unmatched_total", "counter", "Kernels without a launch.",                       \
+	  js->kernels_unmatched)                                                                   \
+	X("switched_off_total", "counter",                                                         \
+	  "Calls, launches and collectives not recorded because tracing was off.",                 \
+	  process_switched_off(p))                                                                 \
+	X("trace_on", "gauge", "1 while tracing is on.", p->link.trace_state == RING_TRACE_ON)     \
+	X("model_state", "gauge", "0 learning, 1 ready, 2 refused.",                               \
+	  rank_model(p->rank, NULL, NULL))                                                         \
+	X("peer_excess_seconds", "gauge",                                                          \
+	  "Self time per step above the rank's peers on this node; 0 if the rank is as fast.",     \
+	  peer->slow ? peer->excess_ns * 1e-9 : 0)                                                 \
+	X("windows_counted_total", "counter",                                                      \
+	  "Windows beyond the limits of window.burst and window.per_minute: only counted.",        \
+	  st->windows_counted)
+
+static const struct rank_metric {
 	const char *name, *type, *help;
-	double (*value)(const struct process *p);
+} rank_metrics[] = {
+#define METRIC(name, type, help, value) {"sysom_rank_" name, type, help},
+    RANK_METRICS(METRIC)
+#undef METRIC
 };
 
-static double value_steps(const struct process *p)
-{
-	return (double)p->rank->stats.steps;
-}
-static double value_flagged(const struct process *p)
-{
-	return (double)p->rank->stats.flagged;
-}
-static double value_self(const struct process *p)
-{
-	return (double)p->rank->stats.flagged_self;
-}
-static double value_incomplete(const struct process *p)
-{
-	return (double)p->rank->stats.incomplete;
-}
-static double value_stall(const struct process *p)
-{
-	return (double)p->rank->stats.host_stall;
-}
-static double value_events(const struct process *p)
-{
-	return (double)process_events(p);
-}
-static double value_raw(const struct process *p)
-{
-	return (double)process_raw_bytes(p);
-}
-static double value_joined(const struct process *p)
-{
-	return (double)process_join_stats(p)->kernels_joined;
-}
-static double value_unmatched(const struct process *p)
-{
-	return (double)process_join_stats(p)->kernels_unmatched;
-}
-static double value_latency(const struct process *p)
-{
-	struct rank_medians m;
-
-	rank_medians(p->rank, &m);
-	return m.latency_ns * 1e-9;
-}
-static double value_expected(const struct process *p)
-{
-	struct rank_medians m;
-
-	rank_medians(p->rank, &m);
-	return m.expected_ns * 1e-9;
-}
-static double value_trace(const struct process *p)
-{
-	return p->link.trace_state == RING_TRACE_ON;
-}
-static double value_model(const struct process *p)
-{
-	return (double)rank_model(p->rank, NULL, NULL);
-}
-static double value_peer(const struct process *p)
+static double rank_value(const struct process *p, size_t metric)
 {
 	const struct windows_peer *peer = windows_peer(p->node->analysis.windows, p->slot);
+	const struct join_stats *js = process_join_stats(p);
+	const struct rank_stats *st = &p->rank->stats;
+	struct rank_medians m;
 
-	return peer->slow ? peer->excess_ns * 1e-9 : 0;
+	rank_medians(p->rank, &m);
+#define VALUE(name, type, help, value) (double)(value),
+	return (const double[]){RANK_METRICS(VALUE)}[metric];
+#undef VALUE
 }
-static double value_counted(const struct process *p)
-{
-	return (double)p->rank->stats.windows_counted;
-}
-
-static double value_switched_off(const struct process *p)
-{
-	return (double)process_switched_off(p);
-}
-
-static const struct rank_metric rank_metrics[] = {
-    {"sysom_rank_steps_total", "counter", "Steps found.", value_steps},
-    {"sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged},
-    {"sysom_rank_flagged_self_steps_total", "counter",
-     "Steps slower than expected in the rank's self time.", value_self},
-    {"sysom_rank_incomplete_steps_total", "counter",
-     "Steps not judged because some of their kernels were not seen.", value_incomplete},
-    {"sysom_rank_host_stall_steps_total", "counter",
-     "Steps not judged because the host stood still.", value_stall},
-    {"sysom_rank_step_seconds", "gauge", "Median latency of the last steps.", value_latency},
-    {"sysom_rank_expected_step_seconds", "gauge", "Median expected latency.", value_expected},
-    {"sysom_rank_events_total", "counter", "Events read from the ring.", value_events},
-    {"sysom_rank_ring_bytes_total", "counter", "Bytes read from the ring.", value_raw},
-    {"sysom_rank_kernels_joined_total", "counter", "Kernels matched with their launch.",
-     value_joined},
-    {"sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.", value_unmatched},
-    {"sysom_rank_switched_off_total", "counter",
-     "Calls, launches and collectives not recorded because tracing was off.", value_switched_off},
-    {"sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace},
-    {"sysom_rank_model_state", "gauge", "0 learning, 1 ready, 2 refused.", value_model},
-    {"sysom_rank_peer_excess_seconds", "gauge",
-     "Self time per step above the rank's peers on this node; 0 if the rank is as fast.",
-     value_peer},
-    {"sysom_rank_windows_counted_total", "counter",
-     "Windows beyond the limits of window.burst and window.per_minute: only counted.",
-     value_counted},
-};
 
 struct loss_arg {
 	struct metrics *m;
@@ -544,7 +489,7 @@ static void rank_series(struct node *n, const struct http_user *user, struct met
 		if (p && p->state != PROCESS_GONE && http_user_sees(user, p->uid))
 			rank_info(p, out);
 	}
-	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
+	for (size_t k = 0; k < ARRAY_LEN(rank_metrics); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 
 		metrics_family(out, m->name, m->type, m->help);
@@ -554,7 +499,7 @@ static void rank_series(struct node *n, const struct http_user *user, struct met
 			/* Skip ended ranks: a rank that attached again would appear twice. */
 			if (!p || p->state == PROCESS_GONE || !http_user_sees(user, p->uid))
 				continue;
-			rank_sample(out, m->name, m->value(p), p, NULL);
+			rank_sample(out, m->name, rank_value(p, k), p, NULL);
 		}
 	}
 	metrics_family(out, "sysom_rank_lost_total", "counter",
