@@ -7,9 +7,8 @@
 #include "foreign/cuda.h"
 #include "preload/driver.h"
 #include "preload/helper.h"
-#include "preload/hooks.h"
 #include "preload/registry.h"
-#include "preload/tracer.h"
+#include "preload/wrap.h"
 #include "cupti/cupti_client.h"
 
 static void wrap_tell_stream(uint16_t kind, cu_context context, cu_stream stream, bool per_thread,
@@ -75,24 +74,7 @@ static void wrap_context_changed(bool push)
 
 /* Runs `after` if the real call succeeded, with the thread marked as inside a driver call. */
 #define WRAP_AFTER(name, params, args, after)                                                      \
-	cu_result wrap_##name params;                                                              \
-	cu_result wrap_##name params                                                               \
-	{                                                                                          \
-		cu_result(*real) params = hooks_get(HOOK_ID_##name);                               \
-		cu_result res;                                                                     \
-		bool push;                                                                         \
-                                                                                                   \
-		if (!real)                                                                         \
-			return CU_NOT_FOUND;                                                       \
-		if (!tracer_enter_driver(&push))                                                   \
-			return real args;                                                          \
-		res = real args;                                                                   \
-		if (res == CU_OK)                                                                  \
-			after;                                                                     \
-		tracer_leave(TRACER_IN_DRIVER);                                                    \
-		return res;                                                                        \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+	WRAP_DRIVER(name, params, args, (void)from, if (res == CU_OK) after)
 
 WRAP_AFTER(cuCtxSetCurrent, (cu_context context), (context), wrap_context_changed(push));
 WRAP_AFTER(cuCtxPushCurrent_v2, (cu_context context), (context), wrap_context_changed(push));
@@ -122,26 +104,10 @@ WRAP_AFTER(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int pri
 	   (out, flags, priority), wrap_stream_created(out, push));
 WRAP_AFTER(cuGreenCtxStreamCreate, (cu_stream * out, void *context, unsigned flags, int priority),
 	   (out, context, flags, priority), wrap_stream_created(out, push));
-cu_result wrap_cuStreamDestroy_v2(cu_stream stream);
-cu_result wrap_cuStreamDestroy_v2(cu_stream stream)
-{
-	cu_result (*real)(cu_stream) = hooks_get(HOOK_ID_cuStreamDestroy_v2);
-	cu_result res;
-	bool push;
-
-	if (!real)
-		return CU_NOT_FOUND;
-	if (!tracer_enter_driver(&push))
-		return real(stream);
-	/* before the call: once the stream is gone, another thread may get the handle */
-	registry_launches_end((uint64_t)(uintptr_t)stream);
-	res = real(stream);
-	if (res == CU_OK)
-		registry_stream_remove((uint64_t)(uintptr_t)stream);
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
-}
-HOOKS_EXPORT(cuStreamDestroy_v2);
+/* Before the call: once the stream is gone, another thread may get the handle. */
+WRAP_DRIVER(cuStreamDestroy_v2, (cu_stream stream), (stream), (void)from;
+	    registry_launches_end((uint64_t)(uintptr_t)stream),
+	    if (res == CU_OK) registry_stream_remove((uint64_t)(uintptr_t)stream));
 
 /* ---- graphs ---- */
 
@@ -186,37 +152,21 @@ WRAP_BEGIN(cuStreamBeginCapture_v2_ptsz, true);
 WRAP_BEGIN_TO(cuStreamBeginCaptureToGraph, false);
 WRAP_BEGIN_TO(cuStreamBeginCaptureToGraph_ptsz, true);
 
-static inline cu_result wrap_end_capture(enum hook_id id, bool per_thread, cu_stream stream,
-					 cu_graph *graph)
+static void wrap_capture_ended(cu_stream stream, const cu_graph *graph, uint64_t id, cu_result res,
+			       bool push)
 {
-	cu_result (*real)(cu_stream, cu_graph *) = hooks_get(id);
-	uint64_t driver_id, ordinal;
-	cu_graph made;
-	cu_result res;
-	bool push;
+	cu_graph made = res == CU_OK && graph ? *graph : NULL;
+	uint64_t ordinal = registry_capture_end(id, (uint64_t)(uintptr_t)made);
 
-	if (!real)
-		return CU_NOT_FOUND;
-	if (!tracer_enter_driver(&push))
-		return real(stream, graph);
-	/* asked before the capture ends; an invalidated capture has no id afterwards */
-	driver_id = driver_capture_id(stream, per_thread);
-	res = real(stream, graph);
-	made = res == CU_OK && graph ? *graph : NULL;
-	ordinal = registry_capture_end(driver_id, (uint64_t)(uintptr_t)made);
 	wrap_tell_graph(GRAPH_CAPTURE_END, made, NULL, ordinal, stream,
 			made ? driver_graph_node_count(made) : 0, push);
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
 }
 
+/* The id is asked before the capture ends; an invalidated capture has none afterwards. */
 #define WRAP_END(name, ptsz)                                                                       \
-	cu_result wrap_##name(cu_stream stream, cu_graph *graph);                                  \
-	cu_result wrap_##name(cu_stream stream, cu_graph *graph)                                   \
-	{                                                                                          \
-		return wrap_end_capture(HOOK_ID_##name, ptsz, stream, graph);                      \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+	WRAP_DRIVER(name, (cu_stream stream, cu_graph * graph), (stream, graph), (void)from;       \
+		    uint64_t id = driver_capture_id(stream, ptsz),                                 \
+		    wrap_capture_ended(stream, graph, id, res, push))
 WRAP_END(cuStreamEndCapture, false);
 WRAP_END(cuStreamEndCapture_ptsz, true);
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wrap_cuda.c - the driver's functions: launches, memory, synchronisation.
- * INV-1 to INV-3: each calls the real function exactly once with the caller's arguments, returns
- * its result and keeps errno. On a launch it makes no system call, takes no lock and allocates
- * nothing. The event is pushed after the real call has returned, because it carries entry and
- * duration. */
+ * A launch makes no system call, takes no lock and allocates nothing (INV-2). The event is pushed
+ * after the real call has returned, because it carries entry and duration. */
 #include <stddef.h>
 
 #include "foreign/cuda.h"
 #include "preload/driver.h"
 #include "preload/helper.h"
-#include "preload/hooks.h"
 #include "preload/registry.h"
-#include "preload/tracer.h"
+#include "preload/wrap.h"
 
 /* ---- launches ---- */
 
@@ -87,175 +84,76 @@ static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, 
 	tracer_push(&e);
 }
 
-static inline cu_result wrap_launch(enum hook_id id, uint16_t ptsz, cu_function f,
-				    const unsigned *grid, const unsigned *block, unsigned shared,
-				    cu_stream stream, void **params, void **extra)
-{
-	cu_launch_kernel_fn real = (cu_launch_kernel_fn)hooks_get(id);
-	uint64_t from;
-	cu_result res;
-	bool push;
+#define WRAP_LAUNCH(name, enter, params, args, after)                                              \
+	WRAP(cu_result, CU_NOT_FOUND, TRACER_IN_DRIVER, name, enter, params, args, after, (void)0)
 
-	if (__builtin_expect(!real, 0))
-		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_launch(&push), 0))
-		return real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared,
-			    stream, params, extra);
-	from = tracer_now();
-	res = real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
-		   params, extra);
-	if (__builtin_expect(push, 1))
-		wrap_push_launch(from, (uint16_t)id, ptsz, res, f, stream, grid, block);
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
-}
+#define WRAP_PUSH_LAUNCH(name, ptsz, stream, gx, gy, gz, bx, by, bz)                               \
+	if (__builtin_expect(push, 1))                                                             \
+	wrap_push_launch(from, HOOK_ID_##name, ptsz, res, f, stream,                               \
+			 (const unsigned[]){gx, gy, gz}, (const unsigned[]){bx, by, bz})
 
-#define WRAP_LAUNCH(name, ptsz)                                                                    \
-	cu_result wrap_##name(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,   \
-			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
-			      void **params, void **extra);                                        \
-	cu_result wrap_##name(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,   \
-			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
-			      void **params, void **extra)                                         \
-	{                                                                                          \
-		const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};                    \
-                                                                                                   \
-		return wrap_launch(HOOK_ID_##name, ptsz, f, grid, block, shared, stream, params,   \
-				   extra);                                                         \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+#define WRAP_PLAIN(name, ptsz)                                                                     \
+	WRAP_LAUNCH(name, tracer_enter_launch(&push),                                              \
+		    (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,            \
+		     unsigned by, unsigned bz, unsigned shared, cu_stream stream, void **params,   \
+		     void **extra),                                                                \
+		    (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra),                    \
+		    WRAP_PUSH_LAUNCH(name, ptsz, stream, gx, gy, gz, bx, by, bz))
+WRAP_PLAIN(cuLaunchKernel, 0);
+WRAP_PLAIN(cuLaunchKernel_ptsz, EVENT_FLAG_PTSZ);
 
-WRAP_LAUNCH(cuLaunchKernel, 0);
-WRAP_LAUNCH(cuLaunchKernel_ptsz, EVENT_FLAG_PTSZ);
+#define WRAP_EX(name, ptsz)                                                                        \
+	WRAP_LAUNCH(name, config &&tracer_enter_launch(&push),                                     \
+		    (const cu_launch_config *config, cu_function f, void **params, void **extra),  \
+		    (config, f, params, extra),                                                    \
+		    WRAP_PUSH_LAUNCH(name, ptsz, config->stream, config->grid_x, config->grid_y,   \
+				     config->grid_z, config->block_x, config->block_y,             \
+				     config->block_z))
+WRAP_EX(cuLaunchKernelEx, 0);
+WRAP_EX(cuLaunchKernelEx_ptsz, EVENT_FLAG_PTSZ);
 
-static inline cu_result wrap_launch_ex(enum hook_id id, uint16_t ptsz,
-				       const cu_launch_config *config, cu_function f, void **params,
-				       void **extra)
-{
-	cu_launch_kernel_ex_fn real = (cu_launch_kernel_ex_fn)hooks_get(id);
-	uint64_t from;
-	cu_result res;
-	bool push;
-
-	if (__builtin_expect(!real, 0))
-		return CU_NOT_FOUND;
-	if (__builtin_expect(!config || !tracer_enter_launch(&push), 0))
-		return real(config, f, params, extra);
-	from = tracer_now();
-	res = real(config, f, params, extra);
-	if (__builtin_expect(push, 1)) {
-		const unsigned grid[3] = {config->grid_x, config->grid_y, config->grid_z};
-		const unsigned block[3] = {config->block_x, config->block_y, config->block_z};
-
-		wrap_push_launch(from, (uint16_t)id, ptsz, res, f, config->stream, grid, block);
-	}
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
-}
-
-#define WRAP_LAUNCH_EX(name, ptsz)                                                                 \
-	cu_result wrap_##name(const cu_launch_config *config, cu_function f, void **params,        \
-			      void **extra);                                                       \
-	cu_result wrap_##name(const cu_launch_config *config, cu_function f, void **params,        \
-			      void **extra)                                                        \
-	{                                                                                          \
-		return wrap_launch_ex(HOOK_ID_##name, ptsz, config, f, params, extra);             \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
-
-WRAP_LAUNCH_EX(cuLaunchKernelEx, 0);
-WRAP_LAUNCH_EX(cuLaunchKernelEx_ptsz, EVENT_FLAG_PTSZ);
-
-static inline cu_result wrap_launch_coop(enum hook_id id, uint16_t ptsz, cu_function f,
-					 const unsigned *grid, const unsigned *block,
-					 unsigned shared, cu_stream stream, void **params)
-{
-	cu_launch_cooperative_fn real = (cu_launch_cooperative_fn)hooks_get(id);
-	uint64_t from;
-	cu_result res;
-	bool push;
-
-	if (__builtin_expect(!real, 0))
-		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_launch(&push), 0))
-		return real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared,
-			    stream, params);
-	from = tracer_now();
-	res = real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
-		   params);
-	if (__builtin_expect(push, 1))
-		wrap_push_launch(from, (uint16_t)id, ptsz, res, f, stream, grid, block);
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
-}
-
-#define WRAP_LAUNCH_COOP(name, ptsz)                                                               \
-	cu_result wrap_##name(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,   \
-			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
-			      void **params);                                                      \
-	cu_result wrap_##name(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,   \
-			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
-			      void **params)                                                       \
-	{                                                                                          \
-		const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};                    \
-                                                                                                   \
-		return wrap_launch_coop(HOOK_ID_##name, ptsz, f, grid, block, shared, stream,      \
-					params);                                                   \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
-
-WRAP_LAUNCH_COOP(cuLaunchCooperativeKernel, 0);
-WRAP_LAUNCH_COOP(cuLaunchCooperativeKernel_ptsz, EVENT_FLAG_PTSZ);
+#define WRAP_COOP(name, ptsz)                                                                      \
+	WRAP_LAUNCH(name, tracer_enter_launch(&push),                                              \
+		    (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,            \
+		     unsigned by, unsigned bz, unsigned shared, cu_stream stream, void **params),  \
+		    (f, gx, gy, gz, bx, by, bz, shared, stream, params),                           \
+		    WRAP_PUSH_LAUNCH(name, ptsz, stream, gx, gy, gz, bx, by, bz))
+WRAP_COOP(cuLaunchCooperativeKernel, 0);
+WRAP_COOP(cuLaunchCooperativeKernel_ptsz, EVENT_FLAG_PTSZ);
 
 /* A graph launch carries in grid[] the number of the graph's replay (UINT32_MAX unknown) and the
  * ordinal of the capture that made it. */
-static inline cu_result wrap_graph_launch(enum hook_id id, uint16_t ptsz, cu_graph_exec exec,
-					  cu_stream stream)
+static inline void wrap_graph_launched(uint64_t from, uint16_t api, uint16_t ptsz, cu_result res,
+				       cu_graph_exec exec, cu_stream stream, bool push)
 {
-	cu_graph_launch_fn real = (cu_graph_launch_fn)hooks_get(id);
-	uint64_t from, capture = 0;
 	struct event_launch e;
-	uint32_t replay;
-	cu_result res;
-	bool push;
+	uint64_t capture = 0;
+	uint32_t replay = res == CU_OK ? registry_graph_launch((uint64_t)(uintptr_t)exec, &capture)
+				       : REGISTRY_SEQ_UNKNOWN;
 
-	if (__builtin_expect(!real, 0))
-		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_launch(&push), 0))
-		return real(exec, stream);
-	from = tracer_now();
-	res = real(exec, stream);
-	replay = res == CU_OK ? registry_graph_launch((uint64_t)(uintptr_t)exec, &capture)
-			      : REGISTRY_SEQ_UNKNOWN;
-	if (push) {
-		e.head.kind = EVENT_GRAPH_LAUNCH;
-		e.head.flags = wrap_flags(stream, ptsz, res);
-		e.head.t = from;
-		e.func = (uint64_t)(uintptr_t)exec;
-		e.stream = (uint64_t)(uintptr_t)stream;
-		e.grid[0] = replay;
-		e.grid[1] = (uint32_t)capture;
-		e.grid[2] = (uint32_t)(capture >> 32);
-		e.block[0] = e.block[1] = e.block[2] = 0;
-		e.api = (uint16_t)id;
-		e.duration = tracer_duration(from, tracer_now());
-		e.number = 0;
-		tracer_push(&e);
-	}
-	tracer_leave(TRACER_IN_DRIVER);
-	return res;
+	if (!push)
+		return;
+	e.head.kind = EVENT_GRAPH_LAUNCH;
+	e.head.flags = wrap_flags(stream, ptsz, res);
+	e.head.t = from;
+	e.func = (uint64_t)(uintptr_t)exec;
+	e.stream = (uint64_t)(uintptr_t)stream;
+	e.grid[0] = replay;
+	e.grid[1] = (uint32_t)capture;
+	e.grid[2] = (uint32_t)(capture >> 32);
+	e.block[0] = e.block[1] = e.block[2] = 0;
+	e.api = api;
+	e.duration = tracer_duration(from, tracer_now());
+	e.number = 0;
+	tracer_push(&e);
 }
 
-#define WRAP_GRAPH_LAUNCH(name, ptsz)                                                              \
-	cu_result wrap_##name(cu_graph_exec exec, cu_stream stream);                               \
-	cu_result wrap_##name(cu_graph_exec exec, cu_stream stream)                                \
-	{                                                                                          \
-		return wrap_graph_launch(HOOK_ID_##name, ptsz, exec, stream);                      \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
-
-WRAP_GRAPH_LAUNCH(cuGraphLaunch, 0);
-WRAP_GRAPH_LAUNCH(cuGraphLaunch_ptsz, EVENT_FLAG_PTSZ);
+#define WRAP_GRAPH(name, ptsz)                                                                     \
+	WRAP_LAUNCH(name, tracer_enter_launch(&push), (cu_graph_exec exec, cu_stream stream),      \
+		    (exec, stream),                                                                \
+		    wrap_graph_launched(from, HOOK_ID_##name, ptsz, res, exec, stream, push))
+WRAP_GRAPH(cuGraphLaunch, 0);
+WRAP_GRAPH(cuGraphLaunch_ptsz, EVENT_FLAG_PTSZ);
 
 /* ---- memory ---- */
 
@@ -275,26 +173,8 @@ static void wrap_push_mem(enum hook_id id, uint64_t from, cu_result res, uint64_
 
 /* WRAP_MEM(name, (parameters), (arguments), bytes, address after the call) */
 #define WRAP_MEM(name, params, args, bytes, address)                                               \
-	cu_result wrap_##name params;                                                              \
-	cu_result wrap_##name params                                                               \
-	{                                                                                          \
-		cu_result(*real) params = hooks_get(HOOK_ID_##name);                               \
-		uint64_t from;                                                                     \
-		cu_result res;                                                                     \
-		bool push;                                                                         \
-                                                                                                   \
-		if (!real)                                                                         \
-			return CU_NOT_FOUND;                                                       \
-		if (!tracer_enter_driver(&push))                                                   \
-			return real args;                                                          \
-		from = tracer_now();                                                               \
-		res = real args;                                                                   \
-		if (push)                                                                          \
-			wrap_push_mem(HOOK_ID_##name, from, res, bytes, address);                  \
-		tracer_leave(TRACER_IN_DRIVER);                                                    \
-		return res;                                                                        \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+	WRAP_DRIVER(name, params, args, (void)0,                                                   \
+		    if (push) wrap_push_mem(HOOK_ID_##name, from, res, bytes, address))
 
 #define WRAP_GIVEN (res == CU_OK && out ? *out : 0)
 
@@ -340,28 +220,10 @@ static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const 
 /* The v2 of cuCtxSynchronize takes a context, the first takes nothing. Forwarding the register
  * serves both. */
 #define WRAP_SYNC(name, what)                                                                      \
-	cu_result wrap_##name(void *handle);                                                       \
-	cu_result wrap_##name(void *handle)                                                        \
-	{                                                                                          \
-		cu_result (*real)(void *) = hooks_get(HOOK_ID_##name);                             \
-		uint64_t from;                                                                     \
-		cu_result res;                                                                     \
-		bool push;                                                                         \
-                                                                                                   \
-		if (!real)                                                                         \
-			return CU_NOT_FOUND;                                                       \
-		if (!tracer_enter_driver(&push))                                                   \
-			return real(handle);                                                       \
-		from = tracer_now();                                                               \
-		res = real(handle);                                                                \
-		if (push)                                                                          \
-			wrap_push_sync(HOOK_ID_##name, from, res,                                  \
-				       HOOK_ID_##name == HOOK_ID_cuCtxSynchronize ? NULL : handle, \
-				       what);                                                      \
-		tracer_leave(TRACER_IN_DRIVER);                                                    \
-		return res;                                                                        \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+	WRAP_DRIVER(name, (void *handle), (handle), (void)0,                                       \
+		    if (push) wrap_push_sync(                                                      \
+			HOOK_ID_##name, from, res,                                                 \
+			HOOK_ID_##name == HOOK_ID_cuCtxSynchronize ? NULL : handle, what))
 
 WRAP_SYNC(cuStreamSynchronize, SYNC_STREAM);
 WRAP_SYNC(cuStreamSynchronize_ptsz, SYNC_STREAM);

@@ -12,9 +12,8 @@
 #include "base/hash.h"
 #include "foreign/nccl.h"
 #include "preload/driver.h"
-#include "preload/hooks.h"
 #include "preload/registry.h"
-#include "preload/tracer.h"
+#include "preload/wrap.h"
 
 typedef nccl_result (*comm_query_fn)(nccl_comm comm, int *out);
 
@@ -150,28 +149,9 @@ static uint64_t wrap_lineage(uint64_t parent, uint64_t ordinal, uint64_t which)
 	return wrap_identity(words, sizeof(words));
 }
 
-/* Common frame: GUARD(name, (params), (args)) { body; } with real, from, push and res. */
 #define WRAP_NCCL(name, params, args, before, after)                                               \
-	nccl_result wrap_##name params;                                                            \
-	nccl_result wrap_##name params                                                             \
-	{                                                                                          \
-		nccl_result(*real) params = hooks_get(HOOK_ID_##name);                             \
-		nccl_result res;                                                                   \
-		uint64_t from;                                                                     \
-		bool push;                                                                         \
-                                                                                                   \
-		if (__builtin_expect(!real, 0))                                                    \
-			return NCCL_INVALID_USAGE;                                                 \
-		if (__builtin_expect(!tracer_enter_nccl(&push), 0))                                \
-			return real args;                                                          \
-		from = tracer_now();                                                               \
-		before;                                                                            \
-		res = real args;                                                                   \
-		after;                                                                             \
-		tracer_leave(TRACER_IN_NCCL);                                                      \
-		return res;                                                                        \
-	}                                                                                          \
-	HOOKS_EXPORT(name)
+	WRAP(nccl_result, NCCL_INVALID_USAGE, TRACER_IN_NCCL, name, tracer_enter_nccl(&push),      \
+	     params, args, after, before)
 
 #define WRAP_BIRTH(...)	 struct wrap_birth birth = {.from = from, __VA_ARGS__}
 #define WRAP_MADE(where) wrap_comm_made(where, &birth, res, push)
