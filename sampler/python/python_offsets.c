@@ -6,78 +6,55 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The fields of _Py_DebugOffsets that we use, as positions: 3.14 inserted members. */
-struct debug_layout {
-	uint32_t minor;
-	uint16_t interpreters_head;
-	uint16_t interp_next, threads_head, ceval_gil, gil, gil_locked, gil_holder;
-	uint16_t tstate_next, tstate_interp, tstate_frame, tstate_thread_id;
-	uint16_t frame_previous, frame_code, frame_instr, frame_owner;
-	uint16_t code_size, code_filename, code_name, code_linetable, code_firstlineno,
-	    code_instructions;
-	uint16_t object_type;
-	uint16_t bytes_size, bytes_data;
-	uint16_t unicode_state, unicode_length, unicode_ascii;
-};
+#include "base/check.h"
 
-static const struct debug_layout DEBUG_LAYOUTS[] = {
-    {.minor = 13,
-     .interpreters_head = 40,
-     .interp_next = 64,
-     .threads_head = 72,
-     .ceval_gil = 112,
-     .gil = 120,
-     .gil_locked = 136,
-     .gil_holder = 144,
-     .tstate_next = 168,
-     .tstate_interp = 176,
-     .tstate_frame = 184,
-     .tstate_thread_id = 192,
-     .frame_previous = 232,
-     .frame_code = 240,
-     .frame_instr = 248,
-     .frame_owner = 264,
-     .code_size = 272,
-     .code_filename = 280,
-     .code_name = 296,
-     .code_linetable = 304,
-     .code_firstlineno = 312,
-     .code_instructions = 344,
-     .object_type = 360,
-     .bytes_size = 520,
-     .bytes_data = 528,
-     .unicode_state = 544,
-     .unicode_length = 552,
-     .unicode_ascii = 560},
-    {.minor = 14,
-     .interpreters_head = 40,
-     .interp_next = 64,
-     .threads_head = 72,
-     .ceval_gil = 120,
-     .gil = 128,
-     .gil_locked = 144,
-     .gil_holder = 152,
-     .tstate_next = 192,
-     .tstate_interp = 200,
-     .tstate_frame = 208,
-     .tstate_thread_id = 216,
-     .frame_previous = 256,
-     .frame_code = 264,
-     .frame_instr = 272,
-     .frame_owner = 288,
-     .code_size = 312,
-     .code_filename = 320,
-     .code_name = 336,
-     .code_linetable = 344,
-     .code_firstlineno = 352,
-     .code_instructions = 384,
-     .object_type = 408,
-     .bytes_size = 600,
-     .bytes_data = 608,
-     .unicode_state = 624,
-     .unicode_length = 632,
-     .unicode_ascii = 640},
+/* A field of _Py_DebugOffsets that we use: where it is in 3.13 and in 3.14, which inserted members,
+ * which values are plausible, and where its value goes. */
+struct debug_field {
+	uint16_t at[2];
+	bool wide; /* 32 bits, else 16 */
+	uint8_t align;
+	uint32_t limit;
+	size_t to;
 };
+#define WIDE(field, at_13, at_14, limit, align)                                                    \
+	{                                                                                          \
+		{at_13, at_14}, true, align, limit, offsetof(struct python_offsets, field)         \
+	}
+#define NARROW(field, at_13, at_14, limit, align)                                                  \
+	{                                                                                          \
+		{at_13, at_14}, false, align, limit,                                               \
+		    offsetof(struct python_offsets, process.field)                                 \
+	}
+static const struct debug_field debug_fields[] = {
+    WIDE(interpreters_head, 40, 40, 1 << 20, 8),
+    WIDE(interp_next, 64, 64, 1 << 20, 8),
+    NARROW(threads_head, 72, 72, 65536, 8),
+    NARROW(interp_gil, 112, 120, 65536, 8),
+    NARROW(gil_locked, 136, 144, 65536, 4), /* both from the interpreter's begin, as its GIL */
+    NARROW(gil_holder, 144, 152, 65536, 8),
+    NARROW(tstate_next, 168, 192, PYTHON_SCRATCH_BYTES - 8, 8),
+    NARROW(tstate_interp, 176, 200, PYTHON_SCRATCH_BYTES - 8, 8),
+    NARROW(tstate_frame, 184, 208, PYTHON_SCRATCH_BYTES - 8, 8),
+    NARROW(tstate_thread_id, 192, 216, PYTHON_SCRATCH_BYTES - 8, 8),
+    NARROW(frame_previous, 232, 256, 112, 8),
+    NARROW(frame_code, 240, 264, 112, 8),
+    NARROW(frame_instr, 248, 272, 112, 8),
+    NARROW(frame_owner, 264, 288, 112, 1),
+    WIDE(code_bytes, 272, 312, 512, 1),
+    WIDE(code_filename, 280, 320, 256, 8),
+    WIDE(code_name, 296, 336, 256, 8),
+    WIDE(code_linetable, 304, 344, 256, 8),
+    WIDE(code_firstlineno, 312, 352, 256, 4),
+    WIDE(code_instructions, 344, 384, 512, 2),
+    WIDE(object_type, 360, 408, 64, 8),
+    WIDE(bytes_size, 520, 600, 64, 8),
+    WIDE(bytes_data, 528, 608, 64, 1),
+    WIDE(unicode_state, 544, 624, 64, 4),
+    WIDE(unicode_length, 552, 632, 64, 8),
+    WIDE(ascii_bytes, 560, 640, 128, 4),
+};
+static const uint16_t debug_gil_at[2] = {120, 128}; /* of the interpreter's GIL */
 
 static void version_3_10(struct python_offsets *o)
 {
@@ -210,103 +187,55 @@ static uint64_t debug_word(const uint8_t *debug, uint32_t at)
 	return value;
 }
 
-/* Reads an offset that must be below limit and a multiple of align. */
-static bool take(const uint8_t *debug, uint32_t at, uint64_t limit, uint64_t align, uint64_t *out)
+static bool take_fields(struct python_offsets *o, const uint8_t *debug, bool is_14)
 {
-	*out = debug_word(debug, at);
-	return *out < limit && *out % align == 0;
+	for (size_t i = 0; i < ARRAY_LEN(debug_fields); i++) {
+		const struct debug_field *f = &debug_fields[i];
+		uint64_t v = debug_word(debug, f->at[is_14]);
+
+		if (v >= f->limit || v % f->align)
+			return false;
+		if (f->wide)
+			memcpy((char *)o + f->to, &(uint32_t){(uint32_t)v}, 4);
+		else
+			memcpy((char *)o + f->to, &(uint16_t){(uint16_t)v}, 2);
+	}
+	return true;
 }
 
-static bool take_process(struct python_process *p, const uint8_t *debug,
-			 const struct debug_layout *l)
+static bool finish_process(struct python_process *p, uint64_t gil)
 {
-	uint64_t head, gil, own, locked, holder, next, interp, frame, id, previous, code, instr,
-	    owner;
+	uint16_t id = p->tstate_thread_id, owner = p->frame_owner;
 
-	if (!take(debug, l->threads_head, 65536, 8, &head) ||
-	    !take(debug, l->ceval_gil, 65536, 8, &gil) || !take(debug, l->gil, 65536, 8, &own) ||
-	    !take(debug, l->gil_locked, 65536, 4, &locked) ||
-	    !take(debug, l->gil_holder, 65536, 8, &holder) ||
-	    !take(debug, l->tstate_next, PYTHON_SCRATCH_BYTES - 8, 8, &next) ||
-	    !take(debug, l->tstate_interp, PYTHON_SCRATCH_BYTES - 8, 8, &interp) ||
-	    !take(debug, l->tstate_frame, PYTHON_SCRATCH_BYTES - 8, 8, &frame) ||
-	    !take(debug, l->tstate_thread_id, PYTHON_SCRATCH_BYTES - 8, 8, &id) ||
-	    !take(debug, l->frame_previous, 112, 8, &previous) ||
-	    !take(debug, l->frame_code, 112, 8, &code) ||
-	    !take(debug, l->frame_instr, 112, 8, &instr) ||
-	    !take(debug, l->frame_owner, 112, 1, &owner))
-		return false;
 	/* the walk reads 32 bytes of the GIL */
-	if (locked < own || holder < own || locked - own > 28 || holder - own > 24)
+	if (gil >= 65536 || gil % 8 || p->gil_locked < gil || p->gil_holder < gil ||
+	    p->gil_locked - gil > 28 || p->gil_holder - gil > 24)
 		return false;
-	p->threads_head = (uint16_t)head;
-	p->interp_gil = (uint16_t)gil;
-	p->gil_locked = (uint16_t)(locked - own);
-	p->gil_holder = (uint16_t)(holder - own);
+	p->gil_locked -= (uint16_t)gil;
+	p->gil_holder -= (uint16_t)gil;
 	p->gil_bytes = 208;
-	p->tstate_next = (uint16_t)next;
-	p->tstate_interp = (uint16_t)interp;
-	p->tstate_frame = (uint16_t)frame;
-	p->tstate_thread_id = (uint16_t)id;
-	p->tstate_bytes = (uint16_t)(id + 8);
-	p->frame_previous = (uint16_t)previous;
-	p->frame_code = (uint16_t)code;
-	p->frame_instr = (uint16_t)instr;
-	p->frame_owner = (uint16_t)owner;
-	p->frame_bytes = (uint16_t)((owner + 8) & ~7ull);
-	return next < id && interp < id && frame < id && previous < owner && code < owner &&
-	       instr < owner;
+	p->tstate_bytes = id + 8;
+	p->frame_bytes = (owner + 8) & ~7;
+	return p->tstate_next < id && p->tstate_interp < id && p->tstate_frame < id &&
+	       p->frame_previous < owner && p->frame_code < owner && p->frame_instr < owner;
 }
 
-static bool take_objects(struct python_offsets *o, const uint8_t *debug,
-			 const struct debug_layout *l)
+static bool finish_objects(struct python_offsets *o)
 {
-	uint64_t size, file, name, lines, first, instructions, type, bytes_size, bytes_data, state,
-	    length, ascii, head, next;
-
-	if (!take(debug, l->interpreters_head, 1 << 20, 8, &head) ||
-	    !take(debug, l->interp_next, 1 << 20, 8, &next) ||
-	    !take(debug, l->code_size, 512, 1, &size) ||
-	    !take(debug, l->code_filename, 256, 8, &file) ||
-	    !take(debug, l->code_name, 256, 8, &name) ||
-	    !take(debug, l->code_linetable, 256, 8, &lines) ||
-	    !take(debug, l->code_firstlineno, 256, 4, &first) ||
-	    !take(debug, l->code_instructions, 512, 2, &instructions) ||
-	    !take(debug, l->object_type, 64, 8, &type) ||
-	    !take(debug, l->bytes_size, 64, 8, &bytes_size) ||
-	    !take(debug, l->bytes_data, 64, 1, &bytes_data) ||
-	    !take(debug, l->unicode_state, 64, 4, &state) ||
-	    !take(debug, l->unicode_length, 64, 8, &length) ||
-	    !take(debug, l->unicode_ascii, 128, 4, &ascii) || !instructions)
-		return false;
-	o->interpreters_head = (uint32_t)head;
-	o->interp_next = (uint32_t)next;
-	o->code_filename = (uint32_t)file;
-	o->code_name = (uint32_t)name;
-	o->code_linetable = (uint32_t)lines;
-	o->code_firstlineno = (uint32_t)first;
-	o->code_instructions = (uint32_t)instructions;
-	o->code_bytes = 264;
-	if (instructions < o->code_bytes)
-		o->code_bytes = (uint32_t)instructions;
-	o->object_type = (uint32_t)type;
-	o->bytes_size = (uint32_t)bytes_size;
-	o->bytes_data = (uint32_t)bytes_data;
-	o->unicode_state = (uint32_t)state;
-	o->unicode_length = (uint32_t)length;
-	o->ascii_bytes = (uint32_t)ascii;
+	o->code_bytes = o->code_instructions < 264 ? o->code_instructions : 264;
 	/* utf8_length and utf8 follow */
-	o->compact_bytes = (uint32_t)ascii + 16;
-	return file + 8 <= o->code_bytes && name + 8 <= o->code_bytes &&
-	       lines + 8 <= o->code_bytes && first + 4 <= o->code_bytes &&
-	       type + 8 <= o->code_bytes && state + 4 <= ascii && length + 8 <= ascii;
+	o->compact_bytes = o->ascii_bytes + 16;
+	return o->code_instructions && o->code_filename + 8 <= o->code_bytes &&
+	       o->code_name + 8 <= o->code_bytes && o->code_linetable + 8 <= o->code_bytes &&
+	       o->code_firstlineno + 4 <= o->code_bytes && o->object_type + 8 <= o->code_bytes &&
+	       o->unicode_state + 4 <= o->ascii_bytes && o->unicode_length + 8 <= o->ascii_bytes;
 }
 
 int python_offsets_of_debug(struct python_offsets *out, const uint8_t *debug, size_t bytes,
 			    char *why, size_t why_bytes)
 {
-	const struct debug_layout *l = NULL;
 	uint64_t version;
+	unsigned minor;
 
 	memset(out, 0, sizeof(*out));
 	if (bytes < PYTHON_OFFSETS_DEBUG_BYTES || memcmp(debug, PYTHON_OFFSETS_COOKIE, 8)) {
@@ -314,28 +243,26 @@ int python_offsets_of_debug(struct python_offsets *out, const uint8_t *debug, si
 		return -ENOTSUP;
 	}
 	version = debug_word(debug, 8);
-	for (size_t i = 0; i < sizeof(DEBUG_LAYOUTS) / sizeof(DEBUG_LAYOUTS[0]); i++) {
-		if (version >> 16 == (3u << 8 | DEBUG_LAYOUTS[i].minor))
-			l = &DEBUG_LAYOUTS[i];
-	}
-	if (!l) {
+	minor = (unsigned)(version >> 16 & 0xff);
+	if (version >> 24 != 3 || minor < 13 || minor > 14) {
 		snprintf(why, why_bytes, "CPython %u.%u: its debug offsets are not known",
-			 (unsigned)(version >> 24 & 0xff), (unsigned)(version >> 16 & 0xff));
+			 (unsigned)(version >> 24 & 0xff), minor);
 		return -ENOTSUP;
 	}
 	if (debug_word(debug, 16)) {
-		snprintf(why, why_bytes, "CPython 3.%u: a free-threaded build", (unsigned)l->minor);
+		snprintf(why, why_bytes, "CPython 3.%u: a free-threaded build", minor);
 		return -ENOTSUP;
 	}
 	out->version = (uint32_t)version;
-	out->verified = l->minor == 13;
+	out->verified = minor == 13;
 	out->process.layout = PYTHON_LAYOUT_SHIM;
 	out->process.shim_owner = 3;
-	out->process.minor = (uint8_t)l->minor;
-	out->process.tag_mask = l->minor >= 14 ? ~7ull : ~0ull;
-	if (!take_process(&out->process, debug, l) || !take_objects(out, debug, l)) {
-		snprintf(why, why_bytes, "CPython 3.%u: implausible debug offsets",
-			 (unsigned)l->minor);
+	out->process.minor = (uint8_t)minor;
+	out->process.tag_mask = minor >= 14 ? ~7ull : ~0ull;
+	if (!take_fields(out, debug, minor == 14) ||
+	    !finish_process(&out->process, debug_word(debug, debug_gil_at[minor == 14])) ||
+	    !finish_objects(out)) {
+		snprintf(why, why_bytes, "CPython 3.%u: implausible debug offsets", minor);
 		return -ENOTSUP;
 	}
 	return 0;
