@@ -237,7 +237,7 @@ static void on_request(void *arg, struct rep_request *q)
 {
 	struct ingest *g = arg;
 	struct context *x = &g->contexts[q->slot];
-	int kind = wire_peek_kind(q->body, q->bytes);
+	int kind = codec_kind(q->body, q->bytes);
 
 	x->request = q;
 
@@ -255,7 +255,7 @@ static void on_request(void *arg, struct rep_request *q)
 		handle_sketch(x);
 		break;
 	default:
-		if (wire_is_newer(q->body, q->bytes)) {
+		if (codec_is_newer(q->body, q->bytes)) {
 			count(g, &g->stats.newer_retry);
 			reply(x, WIRE_RETRY, NULL,
 			      "it is older than this node's sysomd; upgrade the aggregator");
@@ -269,7 +269,7 @@ static void on_request(void *arg, struct rep_request *q)
 static int lane_of(void *arg, const void *body, size_t bytes)
 {
 	(void)arg;
-	return wire_peek_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS
+	return codec_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS
 										   : LANE_BULK;
 }
 

@@ -312,7 +312,7 @@ int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key)
 			memcpy(p, e->memory, e->bytes);
 		else
 			err = disk_get(s, e, p);
-		if (!err && wire_peek_kind(p, e->bytes) == WIRE_WINDOW) {
+		if (!err && codec_kind(p, e->bytes) == WIRE_WINDOW) {
 			*data = p;
 			*bytes = e->bytes;
 			*key = e->key;

@@ -33,9 +33,9 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out);
 int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
 /* The kind of a message, without decoding it; -EPROTO. */
-int wire_peek_kind(const void *data, size_t bytes);
+int codec_kind(const void *data, size_t bytes);
 /* A message of a version later than WIRE_VERSION, of any kind. */
-bool wire_is_newer(const void *data, size_t bytes);
+bool codec_is_newer(const void *data, size_t bytes);
 /* Decodes everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure the caller owns nothing. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
 /* For messages of a peer: like wire_window_decode, or without `records` only the head and the

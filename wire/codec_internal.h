@@ -12,10 +12,6 @@ struct codec_arena {
 	size_t left;
 };
 
-/* wire_peek_kind. */
-int codec_kind(const void *data, size_t bytes);
-/* wire_is_newer. */
-bool codec_is_newer(const void *data, size_t bytes);
 /* Unpacks an envelope of the expected kind; NULL with *err set (-EPROTO, -EMSGSIZE). Free it with
  * codec_close. */
 Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_t bytes,

@@ -17,16 +17,6 @@
 #include "wire/pack.h"
 #include "wire/stacks.h"
 
-int wire_peek_kind(const void *data, size_t bytes)
-{
-	return codec_kind(data, bytes);
-}
-
-bool wire_is_newer(const void *data, size_t bytes)
-{
-	return codec_is_newer(data, bytes);
-}
-
 /* clang-format off */
 #define WINDOW_FIELDS(X) \
 	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(clock_error_ns) X(reason) X(sequence) \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "wire/beat_columns.h"
 #include "wire/beat_requests.h"
@@ -30,17 +31,33 @@ static size_t beat_bytes_max(size_t ranks)
 	return LIMIT_BEAT_BYTES_PER_RANK * (ranks + 1);
 }
 
+/* The packed rows of a rank, in the order in which they must be unpacked. */
+static const struct part {
+	size_t at; /* of the ProtobufCBinaryData */
+	int (*pack)(const struct beat_rank *r, struct buf *out);
+	int (*unpack)(const uint8_t *data, size_t bytes, struct beat_rank *r);
+} parts[] = {
+#define PART(name)                                                                                 \
+	{                                                                                          \
+		offsetof(Sysom__Wire__BeatRank, name), beat_columns_##name##_pack,                 \
+		    beat_columns_##name##_unpack                                                   \
+	}
+    PART(groups), PART(blocks), PART(comms), PART(colls), PART(opens),
+#undef PART
+};
+#define PARTS ARRAY_LEN(parts)
+
 struct item {
 	Sysom__Wire__BeatRank pb;
 	struct codec_rank rank;
 	char name[WIRE_TEXT_BYTES];
-	struct buf groups, blocks, comms, colls, opens;
+	struct buf part[PARTS];
 };
 
 /* Fills an empty item; release it whatever this returns. */
 static int item_fill(struct item *it, const struct beat_rank *r)
 {
-	int err;
+	int err = 0;
 
 	sysom__wire__beat_rank__init(&it->pb);
 	codec_rank_fill(&it->rank, &r->rank);
@@ -55,35 +72,20 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 		codec_text_clean(r->unfinished.name, it->name, sizeof(it->name));
 		it->pb.unfinished_name = it->name;
 	}
-	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&it->blocks, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&it->opens, LIMIT_WIRE_MESSAGE_BYTES);
-	err = beat_columns_groups_pack(r, &it->groups);
-	if (!err)
-		err = beat_columns_blocks_pack(r, &it->blocks);
-	if (!err)
-		err = beat_columns_comms_pack(r, &it->comms);
-	if (!err)
-		err = beat_columns_colls_pack(r, &it->colls);
-	if (!err)
-		err = beat_columns_opens_pack(r, &it->opens);
-	it->pb.groups = (ProtobufCBinaryData){it->groups.bytes, it->groups.data};
-	it->pb.blocks = (ProtobufCBinaryData){it->blocks.bytes, it->blocks.data};
-	it->pb.comms = (ProtobufCBinaryData){it->comms.bytes, it->comms.data};
-	it->pb.colls = (ProtobufCBinaryData){it->colls.bytes, it->colls.data};
-	it->pb.opens = (ProtobufCBinaryData){it->opens.bytes, it->opens.data};
+	for (size_t i = 0; i < PARTS; i++) {
+		ProtobufCBinaryData *to = (void *)((char *)&it->pb + parts[i].at);
+
+		buf_init(&it->part[i], LIMIT_WIRE_MESSAGE_BYTES);
+		err = err ? err : parts[i].pack(r, &it->part[i]);
+		*to = (ProtobufCBinaryData){it->part[i].bytes, it->part[i].data};
+	}
 	return err;
 }
 
 static void item_release(struct item *it)
 {
-	buf_fini(&it->groups);
-	buf_fini(&it->blocks);
-	buf_fini(&it->comms);
-	buf_fini(&it->colls);
-	buf_fini(&it->opens);
+	for (size_t i = 0; i < PARTS; i++)
+		buf_fini(&it->part[i]);
 }
 
 static size_t item_bytes(const Sysom__Wire__BeatRank *pb)
@@ -173,16 +175,11 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 #define X(f) r->f = from->f;
 	BEAT_RANK_FIELDS(X)
 #undef X
-	if (!err)
-		err = beat_columns_groups_unpack(from->groups.data, from->groups.len, r);
-	if (!err)
-		err = beat_columns_blocks_unpack(from->blocks.data, from->blocks.len, r);
-	if (!err)
-		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
-	if (!err)
-		err = beat_columns_colls_unpack(from->colls.data, from->colls.len, r);
-	if (!err)
-		err = beat_columns_opens_unpack(from->opens.data, from->opens.len, r);
+	for (size_t i = 0; !err && i < PARTS; i++) {
+		const ProtobufCBinaryData *at = (const void *)((const char *)from + parts[i].at);
+
+		err = parts[i].unpack(at->data, at->len, r);
+	}
 	if (!err)
 		err = unfinished_read(from, &r->unfinished);
 	return err;

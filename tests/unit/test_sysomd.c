@@ -93,7 +93,7 @@ static void sink_take(struct sink *s, const void *data, size_t bytes, struct wir
 	struct window w;
 	struct beat b;
 
-	if (wire_peek_kind(data, bytes) == WIRE_BEAT) {
+	if (codec_kind(data, bytes) == WIRE_BEAT) {
 		assert_int_equal(wire_beat_decode(data, bytes, &b), 0);
 		s->beat_count++;
 		s->beat_ranks = b.rank_count;
@@ -103,7 +103,7 @@ static void sink_take(struct sink *s, const void *data, size_t bytes, struct wir
 		if (b.rank_count == 1)
 			sink_take_rank(s, &b.ranks[0]);
 		wire_beat_free(&b);
-	} else if (wire_peek_kind(data, bytes) == WIRE_SKETCH) {
+	} else if (codec_kind(data, bytes) == WIRE_SKETCH) {
 		struct sketch k;
 
 		assert_int_equal(wire_sketch_decode(data, bytes, &k), 0);

@@ -214,7 +214,7 @@ static void round_trips_any_window(void **unused)
 		random_window(&f, &state);
 		buf_clear(&b);
 		assert_int_equal(wire_window_encode(&f.w, &b), 0);
-		assert_int_equal(wire_peek_kind(b.data, b.bytes), WIRE_WINDOW);
+		assert_int_equal(codec_kind(b.data, b.bytes), WIRE_WINDOW);
 		assert_int_equal(wire_window_decode_admitted(b.data, b.bytes, false, &got), 0);
 		assert_null(got.host);
 		assert_same_head(&f.w, &got);
@@ -672,8 +672,8 @@ static void round_trips_replies_with_commands(void **unused)
 	assert_int_equal(wire_reply_encode(&r, &b), 0);
 	assert_int_equal(wire_reply_decode(b.data, b.bytes, &got), 0);
 	assert_memory_equal(&r, &got, sizeof(r));
-	assert_int_equal(wire_peek_kind(b.data, b.bytes), WIRE_REPLY);
-	assert_int_equal(wire_peek_kind("SYR1", 4), -EPROTO);
+	assert_int_equal(codec_kind(b.data, b.bytes), WIRE_REPLY);
+	assert_int_equal(codec_kind("SYR1", 4), -EPROTO);
 	buf_fini(&b);
 }
 
@@ -682,18 +682,18 @@ static void knows_a_message_of_a_later_version(void **unused)
 	uint8_t m[] = {0x08, WIRE_VERSION, 0x10, WIRE_WINDOW};
 
 	(void)unused;
-	assert_false(wire_is_newer(m, sizeof(m)));
+	assert_false(codec_is_newer(m, sizeof(m)));
 	m[1] = WIRE_VERSION + 1;
-	assert_true(wire_is_newer(m, sizeof(m)));
-	assert_int_equal(wire_peek_kind(m, sizeof(m)), -EPROTO);
-	assert_false(wire_is_newer(m, sizeof(m) - 1));
+	assert_true(codec_is_newer(m, sizeof(m)));
+	assert_int_equal(codec_kind(m, sizeof(m)), -EPROTO);
+	assert_false(codec_is_newer(m, sizeof(m) - 1));
 	m[3] = 99; /* a kind that only the later version has */
-	assert_true(wire_is_newer(m, sizeof(m)));
+	assert_true(codec_is_newer(m, sizeof(m)));
 	m[1] = 0x80; /* a longer number */
-	assert_false(wire_is_newer(m, sizeof(m)));
+	assert_false(codec_is_newer(m, sizeof(m)));
 	m[1] = WIRE_VERSION + 1;
 	m[2] = 0x11;
-	assert_false(wire_is_newer(m, sizeof(m)));
+	assert_false(codec_is_newer(m, sizeof(m)));
 }
 
 static void refuses_records_of_another_version_or_too_many(void **unused)

@@ -131,7 +131,7 @@ static void round_trips_a_sketch(void **unused)
 		make_sketch(&f, k & 1 ? FUNCTIONS : 0, k & 2 ? KERNELS : 0, k == 3 ? SETTINGS : 0,
 			    &state);
 		assert_int_equal(wire_sketch_encode(&f.s, &b), 0);
-		assert_int_equal(wire_peek_kind(b.data, b.bytes), WIRE_SKETCH);
+		assert_int_equal(codec_kind(b.data, b.bytes), WIRE_SKETCH);
 		assert_int_equal(wire_sketch_decode(b.data, b.bytes, &got), 0);
 		assert_same(&f.s, &got);
 		wire_sketch_free(&got);
