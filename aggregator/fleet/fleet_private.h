@@ -91,6 +91,9 @@ struct fleet_rank {
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */
 	/* when a window came or was requested that peers can be compared with */
 	uint64_t peer_ns;
+	/* ends of its latest windows about waiting, and about its own slowness; 0: none */
+	uint64_t waited_unix_ns, own_unix_ns;
+	uint64_t waits_begin_unix_ns; /* of the slowness in which it waits again and again */
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
@@ -138,6 +141,8 @@ struct fleet_pull {
 	uint64_t waiting_ns, waiting_begin_unix_ns, waiting_end_unix_ns;
 	int32_t waiting_rank;
 	uint8_t waiting_anomaly[16];
+	/* Slowness in which ranks only waited, and when it was first heard of; 0: none. */
+	uint64_t waits_ns, waits_begin_unix_ns, waits_end_unix_ns;
 };
 
 struct fleet_job {

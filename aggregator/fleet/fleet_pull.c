@@ -19,6 +19,8 @@
 #define STRETCH_NS	 10000000000ull /* of a window, while the fault goes on */
 #define HANG_STRETCH_NS	 20000000000ull
 #define WAIT_NS		 30000000000ull /* until a starting job's peers are known */
+#define WAITS_NS	 3000000000ull	/* until the windows of the other ranks are here */
+#define WAITS_GAP_NS	 10000000000ull /* slowness that comes again within this goes on */
 #define BRIEF_STEPS	 2u
 #define BRIEF_NS	 1e9
 #define PEERS		 2u
@@ -148,11 +150,82 @@ static bool ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank 
 	return n;
 }
 
+/* Whether a rank was slow itself since then. */
+static bool is_explained(const struct fleet_job *job, uint64_t since_unix_ns)
+{
+	bool own = cross_suspects(job->cross) > 0;
+
+	for (uint32_t i = 0; i < job->rank_count && !own; i++)
+		own = job->ranks[i].used && job->ranks[i].own_unix_ns >= since_unix_ns;
+	return own;
+}
+
+/* Of the ranks that did not wait, the one that sent a window longest ago, among those that sent
+ * none since before_ns; NULL: none. */
+static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *job,
+				     uint64_t before_ns, uint64_t now_ns)
+{
+	const struct fleet_pull *p = &job->pull;
+	struct fleet_rank *best = NULL;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		struct fleet_rank *r = &job->ranks[i];
+
+		if (!r->used || !r->compared || r->window_ns > before_ns ||
+		    r->waited_unix_ns >= p->waits_begin_unix_ns ||
+		    !fleet_rank_is_alive(f, r, now_ns))
+			continue;
+		if (!best || r->window_ns < best->window_ns)
+			best = r;
+	}
+	return best;
+}
+
+/* Ranks waited, and no rank said that it was slow itself: its work may explain its steps. It is one
+ * of those that did not wait, and its window shows what it did meanwhile. */
+static void ask_waited_for(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	struct fleet_pull *p = &job->pull;
+	uint64_t before_ns = now_ns > OWN_WINDOW_NS ? now_ns - OWN_WINDOW_NS : 0;
+	struct fleet_rank *r;
+
+	if (!p->waits_ns || now_ns - p->waits_ns < WAITS_NS)
+		return;
+	p->waits_ns = 0;
+	if (is_explained(job, p->waits_begin_unix_ns))
+		return;
+	for (uint32_t n = 0; n < SUSPECTS && (r = waited_for(f, job, before_ns, now_ns)); n++)
+		if (!ask_window(f, job, r, p->waits_begin_unix_ns, p->waits_end_unix_ns, NULL,
+				now_ns))
+			return;
+}
+
+static void note_waiting(struct fleet_job *job, struct fleet_rank *r, const struct digest *d,
+			 uint64_t now_ns)
+{
+	struct fleet_pull *p = &job->pull;
+	uint64_t last = r->waited_unix_ns, begin = d->begin_unix_ns, end = d->end_unix_ns;
+
+	r->waited_unix_ns = end > last ? end : last;
+	if (!last || begin > last + WAITS_GAP_NS) {
+		r->waits_begin_unix_ns = begin;
+		return;
+	}
+	if (end <= last || p->waits_ns)
+		return;
+	p->waits_ns = now_ns;
+	p->waits_begin_unix_ns = r->waits_begin_unix_ns;
+	p->waits_end_unix_ns = end;
+	if (end > p->waits_begin_unix_ns + STRETCH_NS)
+		p->waits_begin_unix_ns = end - STRETCH_NS;
+}
+
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
 	struct fleet_rank *r = p->waiting_ns ? fleet_find_rank(job, p->waiting_rank) : NULL;
 
+	ask_waited_for(f, job, now_ns);
 	if (!p->waiting_ns)
 		return;
 	if (!r || now_ns - p->waiting_ns > WAIT_NS ||
@@ -244,6 +317,10 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		note_window(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))
 		r->peer_ns = now_ns;
+	if (digest_is_own(d) && end > r->own_unix_ns)
+		r->own_unix_ns = end;
+	if (f->config.pull && d->reason == WINDOW_COMM && r->compared)
+		note_waiting(job, r, d, now_ns);
 	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared || is_brief(d))
 		return;
 	hold(f, job, begin, end, now_ns);

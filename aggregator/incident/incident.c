@@ -254,6 +254,7 @@ static void steps_add(struct slow_steps *to, const struct slow_steps *from, doub
 	to->first_ns += part * from->first_ns;
 	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
+	to->waited_ns += part * from->waited_ns;
 }
 
 void incident_run_merge(struct run *to, const struct run *from)
@@ -412,6 +413,11 @@ static double first_ns_of(const struct digest *d)
 	return d->expected_ns > 0 ? d->first_ns : 0;
 }
 
+static double waited_ns_of(const struct digest *d)
+{
+	return d->reason == WINDOW_COMM ? flagged_ns_of(d) : 0;
+}
+
 /* The number of flagged steps in a peer window that the node sent when the slowness began: the rank
  * lost little so far. If the slowness goes on, another window follows. 0: not such a window. */
 static uint64_t hinted_of(const struct digest *d)
@@ -454,6 +460,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->steps.spikes += repeats ? 0 : d->spikes;
 	m->steps.flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	m->steps.first_ns += repeats ? 0 : first_ns_of(d);
+	m->steps.waited_ns += waited_ns_of(d);
 	if (digest_is_own(d)) {
 		widen(&m->own.begin_unix_ns, &m->own.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->steps.self_excess_ns += d->self_excess_ns;
@@ -517,6 +524,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 				  .first_self_ns = d->first_self_ns,
 				  .first_ns = first_ns_of(d),
 				  .flagged_ns = flagged_ns_of(d),
+				  .waited_ns = waited_ns_of(d),
 				  .slow_ns = slow_of(d)}};
 	struct member *m = member_of(i, &d->rank);
 
@@ -531,6 +539,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		r.steps.last_step = d->last_step;
 		r.steps.onset_step = d->onset_step;
 	}
+	if (m && d->reason == WINDOW_ASKED)
+		incident_waits_note(i, m, d->excerpt);
 	anomaly_take(i, d->anomaly_id);
 	spike_take(i, slow_step_of(d), !digest_is_own(d));
 	/* a requested window is no slowness of its own */
@@ -983,6 +993,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	incident_views_merge(s, i, to, from);
 	steps_add(&to->steps, &from->steps, 1);
 	to->accused.by_node_ns += from->accused.by_node_ns;
+	to->waited_for_ns = fmax(to->waited_for_ns, from->waited_for_ns);
 	widen(&to->own.begin_unix_ns, &to->own.end_unix_ns, from->own.begin_unix_ns,
 	      from->own.end_unix_ns);
 	to->own.stolen_ns += from->own.stolen_ns;

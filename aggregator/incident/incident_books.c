@@ -42,7 +42,7 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 
 	for (uint32_t k = 0; list && k < i->member_count; k++)
 		for (uint32_t q = excerpts_of(&i->members[k], true, p); q-- > 0;)
-			list[n++] = (struct coll_source){k, excerpt_colls(p[q])};
+			list[n++] = (struct coll_source){k, excerpt_colls(p[q]), false};
 	if (n)
 		s = coll_split_open(list, n, j->ranks);
 	free(list);
@@ -108,6 +108,8 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 {
 	double healthy;
 
+	if (m == j->waited) /* its work explains its steps, so none is flagged */
+		return m->excerpts.waiting;
 	if (!is_slow_throughout(j, m) || !m->excerpts.waiting)
 		return m->excerpts.slow;
 	if (!m->excerpts.slow)
@@ -181,7 +183,8 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 
 	if (j->kind == FINDING_HANG)
 		return 0;
-	if (m->steps.flagged && incident_books_excerpt(i, j, m) == m->excerpts.slow)
+	if (m != j->waited && m->steps.flagged &&
+	    incident_books_excerpt(i, j, m) == m->excerpts.slow)
 		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;
 }
@@ -261,7 +264,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	double slow_ns, usual_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
-	out->flagged = incident_books_excerpt(i, j, m) == m->excerpts.slow;
+	out->flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow;
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
 	ledger_init(&peers);

@@ -197,7 +197,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 {
 	json_t *out = json_array();
 
-	if (!j->reason && !j->finding)
+	if (!j->reason && !j->finding && !j->waited)
 		say(out, "no rank lost self time: the cause is outside of what was observed");
 	else if (!j->culprits && j->reason)
 		say(out,
@@ -418,7 +418,8 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 {
 	uint64_t begin_unix_ns, end_unix_ns, duration_ns;
 	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
-	struct incident_judgement j;
+	struct incident_judgement j, loss;
+	const struct member *lost;
 	struct named who;
 	uint32_t n;
 	struct cost cost;
@@ -428,9 +429,13 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_judge(i, job_ranks, &j);
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
-	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct slow_steps){0};
+	/* the steps of a rank that others waited for are not flagged */
+	lost = j.waited ? incident_waits_most(i) : j.lead;
+	steps = lost ? incident_fault_steps(i, lost) : (struct slow_steps){0};
 	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
-	cost = cost_of(&j, &steps, 0, duration_ns);
+	loss = j;
+	loss.lead = j.waited ? lost : j.lead;
+	cost = cost_of(&loss, &steps, 0, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
 			"life", life_of(s, i), "begin_unix_ns", json_exact(begin_unix_ns),
@@ -446,7 +451,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 		     duration_ns); /* first: it adds the ranks of further verdicts */
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	json_object_set_new(out, "pods", pods_json(i, &j, &who));
-	put_figures(out, i, &j, &steps);
+	put_figures(out, i, &loss, &steps);
 	put_slow_step(out, i, &j);
 	put_cost(out, &cost);
 	json_object_set_new(out, "signals", signals_json(i, &j, &who));

@@ -149,6 +149,8 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 {
 	if (j->lossy)
 		return m == j->lossy;
+	if (j->waited)
+		return m == j->waited;
 	if (is_minor(j, m))
 		return false;
 	if (j->mutual)
@@ -425,6 +427,8 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 		return "spike";
 	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
 		return "transient";
+	if (j->waited && !is_transient(i))
+		return "slow_rank";
 	if (accused)
 		return most ? "slow_job" : "slow_rank";
 	if (j->reason == WINDOW_DRIFT)
@@ -458,6 +462,23 @@ static uint32_t count_culprits(const struct incident *i, const struct incident_j
 	return n;
 }
 
+/* What others lost because they waited explains more than any rank's own loss does. Then the rank
+ * that they waited for is to blame, unless it is accused already. */
+static void judge_waited(const struct incident *i, struct incident_judgement *j,
+			 const struct member *accused)
+{
+	const struct member *m = incident_waits_for(i), *waits = incident_waits_most(i);
+	double most = j->reason ? j->worst : 0;
+
+	if (!m || !waits || j->reason == WINDOW_STALL ||
+	    (j->finding && j->finding->kind == FINDING_HANG) || incident_is_culprit(i, j, m))
+		return;
+	if (waits->steps.waited_ns <= fmax(most, accused ? accused->accused.ns : 0))
+		return;
+	j->waited = j->lead = m;
+	j->finding = NULL;
+}
+
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *j)
 {
 	const struct member *accused = NULL;
@@ -482,6 +503,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))
 		j->lead = accused;
+	judge_waited(i, j, accused);
 	j->culprits = count_culprits(i, j);
 	if (!j->culprits && j->finding && j->finding->kind == FINDING_HANG) {
 		j->mutual = true;
@@ -588,7 +610,7 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 	bool found;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (incident_is_culprit(i, j, &i->members[k]))
+		if (!j->waited && incident_is_culprit(i, j, &i->members[k]))
 			culprits[count++] =
 			    incident_member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);

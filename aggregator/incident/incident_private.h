@@ -58,6 +58,7 @@ struct slow_steps {
 	double self_excess_ns; /* self time above what was expected */
 	double first_self_ns;  /* part of it in steps whose kind is new */
 	double slow_ns;	       /* how long the rank was slow itself */
+	double waited_ns;      /* flagged_ns of the windows in which it only waited */
 };
 
 /* What its windows count. */
@@ -110,6 +111,7 @@ struct member {
 	struct medians median;
 	struct own_time own;
 	struct accused accused;
+	double waited_for_ns;	   /* how long others waited for it, in windows of the same time */
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
 	struct excerpts excerpts;
@@ -196,6 +198,8 @@ struct incident_judgement {
 	/* The culprits wait for each other because the network loses segments. This one sends most
 	 * of them again, and it alone is to blame. NULL: no such case. */
 	const struct member *lossy;
+	/* All ranks only waited, for this one: its work explains its steps. NULL: no such case. */
+	const struct member *waited;
 	/* The rank that was slow for longest. Short slowness of other ranks doesn't count. Or NULL */
 	const struct member *longest;
 	/* Not accused: their causes cost little of the incident. verdict_make sets them. */
@@ -278,6 +282,16 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
 /* Time lost that this kept window stands for, ns: its own, and a share of what dropped windows of
  * the same cause lost. */
 double incident_views_stands_for(const struct views *views, const struct view *v);
+
+/* ---- incident_waits.c ---- */
+
+/* A requested window of the member came: notes whom the ranks waited for. Only then, because a job
+ * gets few of them, and they come after the windows about waiting. fresh may be NULL. */
+void incident_waits_note(struct incident *i, const struct member *of, const struct excerpt *fresh);
+/* The rank that did not wait itself, and for which the others waited longest; NULL: none known. */
+const struct member *incident_waits_for(const struct incident *i);
+/* The rank that lost most in windows in which it only waited; NULL: none. */
+const struct member *incident_waits_most(const struct incident *i);
 
 #define INCIDENT_REASON(m, r) ((m)->steps.reasons >> (r)&1)
 

@@ -92,9 +92,10 @@ void coll_parts_fini(struct coll_parts *c)
 
 /* ---- all ranks ---- */
 
-struct entry {		/* a collective, or a communicator */
-	uint32_t ranks; /* ranks that have it */
-	uint32_t last;	/* the latest of them */
+struct entry {		   /* a collective, or a communicator */
+	uint32_t ranks;	   /* ranks that have it */
+	uint32_t last;	   /* the latest of them */
+	uint32_t shortest; /* the rank with the shortest kernel */
 	float shortest_ns;
 };
 struct table {
@@ -146,7 +147,10 @@ static bool count_source(struct coll_split *s, const struct coll_source *from)
 		e = count_rank(&s->colls, p->id, from->rank);
 		if (!e || !count_rank(&s->comms, p->comm, from->rank))
 			return false;
-		e->shortest_ns = fminf(e->shortest_ns, p->ns);
+		if (p->ns < e->shortest_ns) {
+			e->shortest_ns = p->ns;
+			e->shortest = from->rank;
+		}
 	}
 	return true;
 }
@@ -206,14 +210,18 @@ struct sum {
 	double wait_ns, transfer_ns, wait_busy_ns, transfer_busy_ns, count;
 };
 
+/* The transfer that is exposed in the part. It is at the end of the kernel, so the part after the
+ * step's end is cut from it. */
+static double transfer_of(const struct entry *e, const struct coll_part *p)
+{
+	return fmin(fmax((double)e->shortest_ns - (double)p->after_ns, 0), (double)p->exposed_ns);
+}
+
 static void add_part(const struct coll_split *s, const struct coll_part *p, struct sum *sum)
 {
 	const struct entry *e = find(&s->colls, p->id), *comm = find(&s->comms, p->comm);
 	bool all = e->ranks == comm->ranks && e->ranks > 1 && (s->shown || comm->ranks >= s->ranks);
-	/* the transfer is at the end of the kernel, so the part after the step's end is cut from
-	 * it */
-	double last =
-	    fmin(fmax((double)e->shortest_ns - (double)p->after_ns, 0), (double)p->exposed_ns);
+	double last = transfer_of(e, p);
 
 	if (!e->ranks)
 		return;
@@ -246,4 +254,36 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 		ledger_move(l, LEDGER_COLLECTIVE, name, LEDGER_TRANSFER, q->transfer_ns * weight,
 			    q->transfer_busy_ns * weight, q->count * weight);
 	}
+}
+
+/* ---- who is waited for ---- */
+
+void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
+		       double *caused_ns, uint32_t ranks)
+{
+	float *longest = s ? calloc((size_t)s->colls.count + 1, sizeof(*longest)) : NULL;
+
+	memset(caused_ns, 0, ranks * sizeof(*caused_ns));
+	for (uint32_t i = 0; longest && i < count; i++) {
+		for (uint32_t k = 0; k < source[i].parts->count; k++) {
+			const struct coll_part *p = &source[i].parts->part[k];
+			uint32_t at = idmap_get(&s->colls.by_id, p->id);
+			double waits;
+
+			if (at == IDMAP_NONE || p->healthy || !source[i].waits)
+				continue;
+			waits = (double)p->exposed_ns - transfer_of(&s->colls.entry[at], p);
+			caused_ns[source[i].rank] -= waits;
+			longest[at] = fmaxf(longest[at], (float)waits);
+		}
+	}
+	for (uint32_t at = 0; longest && at < s->colls.count; at++) {
+		const struct entry *e = &s->colls.entry[at];
+
+		if (e->shortest < ranks && longest[at] > 0)
+			caused_ns[e->shortest] += (double)(longest[at] - e->shortest_ns);
+	}
+	for (uint32_t k = 0; k < ranks && longest; k++)
+		caused_ns[k] = ldexp(caused_ns[k], (int)s->shift);
+	free(longest);
 }

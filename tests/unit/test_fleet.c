@@ -1832,6 +1832,59 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	fs_fini(&j);
 }
 
+static void waits(const char *node, int rank, double from_s)
+{
+	struct digest d = {.reason = WINDOW_COMM, .flagged = 2, .latency_ns = 13e7};
+
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
+	d.rank.rank = rank;
+	d.begin_unix_ns = FS_UNIX + (uint64_t)(from_s * 1e9);
+	d.end_unix_ns = d.begin_unix_ns + FS_S;
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
+}
+
+static void who_did_not_wait_is_asked(void **unused)
+{
+	struct fs_job j;
+
+	for (int own = 0; own < 2; own++) {
+		struct digest d = {.reason = WINDOW_SELF, .flagged = 1, .latency_ns = 13e7};
+		uint32_t asked = 0;
+
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 4, 2, 22);
+		run(&j, 40);
+		for (int rank = 0; rank < 3; rank++)
+			waits(rank < 2 ? "n0" : "n1", rank, 36);
+		run(&j, 46); /* once is a transient */
+		assert_int_equal(totals().commands_window, 0);
+		for (int rank = 0; rank < 3; rank++)
+			waits(rank < 2 ? "n0" : "n1", rank, 39);
+		snprintf(d.rank.job, sizeof(d.rank.job), "job");
+		snprintf(d.rank.node, sizeof(d.rank.node), "n1");
+		d.rank.rank = 3;
+		d.begin_unix_ns = FS_UNIX + 38 * FS_S;
+		d.end_unix_ns = FS_UNIX + 39 * FS_S;
+		if (own) /* says itself that it was slow */
+			assert_true(fleet_window(fleet, &d, via, mono(now_s)));
+		run(&j, 56);
+		for (uint32_t i = 0; i < command_count; i++) {
+			if (commands[i].kind != WIRE_COMMAND_WINDOW)
+				continue;
+			asked++;
+			assert_int_equal(commands[i].rank, 3);
+			assert_int_equal((int64_t)commands[i].begin_ns,
+					 36 * (int64_t)FS_S + j.node[1].mono_ns);
+			assert_int_equal((int64_t)commands[i].end_ns,
+					 40 * (int64_t)FS_S + j.node[1].mono_ns);
+		}
+		assert_int_equal(asked, !own);
+		fs_fini(&j);
+	}
+}
+
 /* Held against a node's clock they would wrap around to times that look right. */
 static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 {
@@ -2340,6 +2393,7 @@ int main(void)
 	    T(nodes_are_listed_with_version_and_certificate),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
+	    T(who_did_not_wait_is_asked),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
 	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),

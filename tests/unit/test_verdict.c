@@ -1103,6 +1103,59 @@ static void who_waits_for_the_last_rank_has_no_slow_transfers(void **unused)
 	json_decref(j);
 }
 
+/* Rank 6 launches a kernel more in its slow steps: its work explains them, so it reports nothing. */
+static struct incident_change more_work(int rank, double slow_ms)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_ASKED, 1, slow_ms);
+	m.w.rank.world_size = 3;
+	collectives(&m, 10);
+	for (uint32_t i = HEALTHY; i < STEPS; i++) {
+		struct step *s = &m.steps[i].step;
+		struct record *r = &m.device[m.w.device_count++];
+
+		*r = m.device[3 * i + 1];
+		r->begin_ns = s->begin_ns + 55 * MS;
+		r->end_ns = r->begin_ns + (uint64_t)(slow_ms * 1e6);
+		s->compute_ns += (uint64_t)(slow_ms * 1e6);
+		s->idle_ns -= (uint64_t)(slow_ms * 1e6);
+		m.steps[i].expected_ns = (double)s->latency_ns;
+		m.steps[i].expected_self_ns = (double)s->self_ns;
+		s->kernels++;
+	}
+	return send(&m);
+}
+
+static void the_rank_that_the_others_waited_for_is_to_blame(void **unused)
+{
+	json_t *j;
+
+	in_step(4, WINDOW_COMM, 40, 50);
+	j = incident_set_json(set, in_step(5, WINDOW_COMM, 40, 50).id, 3, NULL);
+	assert_non_null(j);
+	assert_string_equal(ranks_of(j), "");
+	json_decref(j);
+	j = incident_set_json(set, more_work(6, 40).id, 3, NULL);
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "6");
+	assert_true(json_number_value(json_object_get(j, "lost_ms")) >= (STEPS - HEALTHY) * 40);
+	json_decref(j);
+}
+
+static void a_rank_that_was_asked_and_not_waited_for_is_not_to_blame(void **unused)
+{
+	json_t *j;
+
+	in_step(4, WINDOW_COMM, 40, 50);
+	in_step(5, WINDOW_COMM, 40, 50);
+	/* transfers are slow */
+	j = incident_set_json(set, in_step(6, WINDOW_ASKED, 40, 49).id, 3, NULL);
+	assert_non_null(j);
+	assert_string_equal(ranks_of(j), "");
+	json_decref(j);
+}
+
 static void the_cause_of_most_of_what_was_lost_is_reported(void **unused)
 {
 	struct incident_change c;
@@ -2480,6 +2533,8 @@ int main(void)
 	    CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
 	    CASE(collectives_are_divided_once_all_ranks_are_known),
 	    CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
+	    CASE(the_rank_that_the_others_waited_for_is_to_blame),
+	    CASE(a_rank_that_was_asked_and_not_waited_for_is_not_to_blame),
 	    CASE(the_cause_of_most_of_what_was_lost_is_reported),
 	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 	    CASE(names_no_cause_where_none_shows),
