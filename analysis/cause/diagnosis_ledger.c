@@ -38,7 +38,8 @@ static const struct pattern {
 
 /* The sum of one pattern's accounts. */
 struct sum {
-	double excess_ns, slow_ns, reference_ns, python_ns;
+	double excess_ns, slow_ns, reference_ns;
+	double user_ns, python_ns; /* of the slow steps: in user code; in Python's */
 	double slow_count, reference_count;
 	const struct ledger_row *most; /* the row with the largest excess; NULL: none grew */
 };
@@ -74,12 +75,16 @@ static enum finding_cause cause_of(const struct diagnosis_view *v, const struct 
 	/* a kernel that does not end */
 	if (p->kind == LEDGER_COMPUTE && v->in->kind == FINDING_HANG)
 		return CAUSE_HANG_KERNEL;
+	if (p->first == LEDGER_DRIVER && *v->cuda_setting)
+		return CAUSE_SW_ENVIRONMENT;
 	if (p->cause != CAUSE_CPU_FUNCTION)
 		return p->cause;
 	if (v->in->kind == FINDING_UNIFORM)
 		return CAUSE_SW_HOT_PATH;
-	return s->python_ns >= thresholds.part.half * s->slow_ns ? CAUSE_CPU_PYTHON
-								 : CAUSE_CPU_FUNCTION;
+	/* a system call has no language */
+	return s->python_ns > 0 && s->python_ns >= thresholds.part.half * s->user_ns
+		   ? CAUSE_CPU_PYTHON
+		   : CAUSE_CPU_FUNCTION;
 }
 
 /* Functions of the rank's own code form one account, because work may move between them. */
@@ -120,6 +125,7 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 		s->reference_ns += r->reference_ns;
 		s->slow_count += r->slow_count;
 		s->reference_count += r->reference_count;
+		s->user_ns += r->kind == LEDGER_RUNNING ? r->slow_ns : 0;
 		s->python_ns += r->what == LEDGER_PYTHON ? r->slow_ns : 0;
 		if (r->excess_ns > 0 && (!s->most || r->excess_ns > s->most->excess_ns))
 			s->most = r;
@@ -390,8 +396,12 @@ static void describe(struct diagnosis_view *v, const struct share *s, struct dia
 			 *name ? name : "(name not known)");
 		return;
 	}
-	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because[v->many],
-		 *name ? p->joint : "", name);
+	if (p->first == LEDGER_DRIVER && *v->cuda_setting)
+		snprintf(c->because, sizeof(c->because), "%s: %.180s", p->because[v->many],
+			 v->cuda_setting);
+	else
+		snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because[v->many],
+			 *name ? p->joint : "", name);
 }
 
 /* Adds an account's default cause. There is reserved room for one per cause, so no candidate is

@@ -77,6 +77,8 @@ struct diagnosis_view {
 	char function_name[DIAGNOSIS_SUBJECT_BYTES];
 	double storage_ns; /* launch threads blocked in reads, per step; negative: not known */
 	uint32_t settings_equal, settings_differ;
+	/* a setting of CUDA that differs, and how; "": none does */
+	char cuda_setting[FINDING_TEXT_BYTES];
 	struct diagnosis *out;
 };
 

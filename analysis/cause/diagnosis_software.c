@@ -9,7 +9,8 @@
 #include "analysis/cause/diagnosis_private.h"
 #include "model/thresholds.h"
 
-#define DIFFERENT_MAX 4u
+#define DIFFERENT_MAX  4u
+#define CUDA_VARIABLES "env:CUDA_"
 
 static bool is_version(const char *name)
 {
@@ -83,6 +84,8 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 		 v->in->kind == FINDING_UNIFORM ? "before it was" : "on the peers it is",
 		 theirs ? theirs : "(not set)");
 	snprintf(c->because, sizeof(c->because), "%s settings differ: %.230s", v->its, c->text);
+	if (!strncmp(name, CUDA_VARIABLES, strlen(CUDA_VARIABLES)))
+		diagnosis_text_copy(v->cuda_setting, sizeof(v->cuda_setting), c->text);
 }
 
 /* The row of GPU work whose number grew most; NULL: none grew. */

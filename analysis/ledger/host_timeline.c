@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/room.h"
+#include "base/sorted.h"
 
 /* Most segments of one window; the rest is unobserved. */
 #define SEGMENTS_MAX (1u << 17)
@@ -617,13 +618,46 @@ static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 	}
 }
 
+/* Calls that may enclose each other, or that other threads make meanwhile. */
+#define CALLS_LOOKED 16u
+
+static bool is_driver_call(const struct record *r)
+{
+	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_SYNC;
+}
+
+/* Whether the thread was in a call of the CUDA driver then. */
+static bool in_driver(const struct window *w, uint32_t tid, uint64_t t)
+{
+	size_t at = w->host ? SORTED_ABOVE(w->host, w->host_count, begin_ns, t) : 0;
+
+	for (uint32_t n = 0; n < CALLS_LOOKED && at > 0; n++) {
+		const struct record *r = &w->host[--at];
+
+		if (r->thread == tid && is_driver_call(r) && t < r->end_ns)
+			return true;
+	}
+	return false;
+}
+
+/* Inside of the driver a thread waits for the driver, however it does that. */
+static void name_driver(const struct window *w, uint32_t tid, uint64_t t, struct account *a)
+{
+	if ((a->what == LEDGER_SLEEP || ledger_what_is_vague(a->what)) && in_driver(w, tid, t))
+		*a = (struct account){LEDGER_DRIVER, ""};
+}
+
 /* The share of one state in a record of several switches. Assumes that the thread slept at the same
  * place as at its last separate switch. */
 static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s,
-					  uint32_t state, double asleep_ns, double whole_ns)
+					  uint32_t state, double asleep_ns, double whole_ns,
+					  uint64_t begin)
 {
 	struct account a = m->last[state];
 	bool waits = kind_off(state, a.what) == LEDGER_RUNNABLE;
+
+	if (kind_off(state, a.what) == LEDGER_BLOCKED)
+		name_driver(m->w, s->tid, begin, &a);
 
 	return (struct ledger_share){.kind = kind_off(state, a.what),
 				     .what = a.what,
@@ -676,7 +710,7 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 		list = shares_make(m, STACK_SWITCH_STATES + 2 + count);
 	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
 		if (s->ns[k]) {
-			list[n] = share_of_state(m, s, k, off_ns - waited_ns(s), whole_ns);
+			list[n] = share_of_state(m, s, k, off_ns - waited_ns(s), whole_ns, begin);
 			n += 1 + split_throttled(s, &list[n]);
 		}
 	for (uint32_t k = 0; list && k < count; k++) {
@@ -742,6 +776,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (woken < begin)
 		woken = begin;
 	a = slept_account(m, s);
+	name_driver(m->w, s->tid, begin, &a);
 	if (waker == m->t->count && ledger_what_is_vague(a.what)) {
 		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
 

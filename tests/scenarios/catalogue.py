@@ -660,6 +660,8 @@ CASES = [
          every_rank=True, kind="uniform"),
     Case("rotate_log", "the log of one rank is rotated about every 12 steps, and compressed at once",
          ("sw-logging", "cpu-function", "cpu-python"), (Order("rotate_log"),), job=(*HOST, "--does", "log_batches")),
+    Case("blocking", "CUDA_LAUNCH_BLOCKING=1 was left on one rank", ("sw-environment", "cpu-host-gap"),
+         job=(*HOST, "--does", "small_kernels at=middle"), from_start=("--env", "{rank}:CUDA_LAUNCH_BLOCKING=1")),
     Case("size_buckets", "healthy: images of three sizes, 60 steps each, the same on all ranks",
          job=(*HOST, "--does", "size_buckets")),
     Case("journal_aside", "healthy: a thread of one rank syncs a journal to the disk all the time, and no step waits for it",

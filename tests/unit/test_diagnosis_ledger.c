@@ -171,6 +171,8 @@ static const struct fault {
     {LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP,
      "it sleeps in nap"},
     {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps ("},
+    {LEDGER_BLOCKED, LEDGER_DRIVER, "", CAUSE_CPU_HOST_GAP, CAUSE_CPU_HOST_GAP,
+     "in calls of the CUDA driver"},
     {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (t.py)", CAUSE_SW_OUTPUT, CAUSE_SW_OUTPUT,
      "a reader of its output, in log"},
     {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT, "socket"},
@@ -209,12 +211,61 @@ static void an_account_that_grew_is_the_cause(void **unused)
 				fail_msg("fault %zu: %s (%.1f ms), not %s: %s", i,
 					 finding_cause_id(out.cause), out.effect_ns / 1e6,
 					 finding_cause_id(cause), out.summary);
-			if (cause == CAUSE_CPU_HOST_GAP ? out.confidence > 0.8
-							: out.confidence < 0.9)
+			if (cause == CAUSE_CPU_HOST_GAP && !f->what ? out.confidence > 0.8
+								    : out.confidence < 0.9)
 				fail_msg("fault %zu: confidence %.2f: %s", i, out.confidence,
 					 out.summary);
 			end(&w);
 		}
+}
+
+/* A hand-over between threads: the calls of the kernel that its code makes take longer than itself. */
+static void code_that_calls_the_kernel_has_the_language_of_its_user_code(void **unused)
+{
+	for (int python = 0; python < 2; python++) {
+		struct world w;
+
+		begin(&w);
+		w.usual.count = w.slow.count = 0; /* nothing of Python's but this */
+		both(&w, LEDGER_COMPUTE, 0, "gemm", 40, 40, 1, 1);
+		both(&w, LEDGER_KERNEL_CODE, LEDGER_SYSCALL, "hand_over (t.py)", 0, 20, 0, 0);
+		both(&w, LEDGER_RUNNING, python ? LEDGER_PYTHON : LEDGER_NONE, "hand_over (t.py)",
+		     0, 6, 0, 0);
+		judge(&w);
+		assert_int_equal(out.cause, python ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION);
+		end(&w);
+	}
+}
+
+static void waits_in_the_driver_are_explained_by_a_setting_of_cuda(void **unused)
+{
+	static const struct diagnosis_setting blocking[] = {{"env:CUDA_LAUNCH_BLOCKING", "1"},
+							    {"torch", "2.1"}},
+					      usual[] = {{"env:CUDA_LAUNCH_BLOCKING", NULL},
+							 {"torch", "2.1"}};
+	const struct diagnosis_rank peer = {
+	    .steps = STEPS, .setting = usual + 1, .setting_count = 1};
+	const struct diagnosis_rank peers[] = {peer, peer};
+
+	for (int sleeps = 0; sleeps < 2; sleeps++) {
+		struct diagnosis_input in = {.kind = FINDING_SLOW_RANK,
+					     .suspect_count = 1,
+					     .peer = peers,
+					     .peer_count = 2,
+					     .job_ranks = 8};
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_BLOCKED, sleeps ? LEDGER_SLEEP : LEDGER_DRIVER, "", 1, 21, 1, 1);
+		judge(&w); /* fills in the rank */
+		w.rank.setting = blocking;
+		w.rank.setting_count = 2;
+		in.suspect = &w.rank;
+		diagnosis_make(&in, &out);
+		assert_int_equal(out.cause, sleeps ? CAUSE_CPU_SLEEP : CAUSE_SW_ENVIRONMENT);
+		assert_int_equal(!strstr(out.summary, "env:CUDA_LAUNCH_BLOCKING is 1"), sleeps);
+		end(&w);
+	}
 }
 
 static void of_two_ranks_it_is_said_in_the_plural(void **unused)
@@ -840,6 +891,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
+	    cmocka_unit_test(code_that_calls_the_kernel_has_the_language_of_its_user_code),
+	    cmocka_unit_test(waits_in_the_driver_are_explained_by_a_setting_of_cuda),
 	    cmocka_unit_test(of_two_ranks_it_is_said_in_the_plural),
 	    cmocka_unit_test(every_account_has_both_numbers),
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),

@@ -169,6 +169,13 @@ static struct excerpt *excerpt_of(struct made *m)
 	return p;
 }
 
+static int by_record_begin(const void *a, const void *b)
+{
+	const struct record *x = a, *y = b;
+
+	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
 static void what_nobody_saw_is_unobserved(void **state)
 {
 	struct made m;
@@ -353,6 +360,35 @@ static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 			    0);
 	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 15);
+	excerpt_drop(p);
+}
+
+/* Every launch waits for its kernel; how the driver waits says nothing. A read is no such wait, and
+ * neither is a sleep after the call. */
+static void a_wait_in_a_call_of_the_driver_is_the_drivers(void **state)
+{
+	struct excerpt *p;
+	struct made m;
+	uint32_t nap, read;
+
+	make(&m, MAIN);
+	nap = stack(&m.w.stacks, "do_nanosleep", "forward");
+	read = stack(&m.w.stacks, "ksys_read", "load_module");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		m.host[m.w.host_count++] = (struct record){.kind = RECORD_SYNC,
+							   .thread = MAIN,
+							   .begin_ns = t + 10 * MS,
+							   .end_ns = t + 30 * MS};
+		off(&m, MAIN, t + 11 * MS, t + 16 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, nap, 0);
+		off(&m, MAIN, t + 17 * MS, t + 20 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, read, 0);
+		off(&m, MAIN, t + 31 * MS, t + 38 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, nap, 0);
+	}
+	qsort(m.host, m.w.host_count, sizeof(*m.host), by_record_begin);
+	p = excerpt_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_DRIVER, "") == 5);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load_module (train.py)") == 3);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "forward (train.py)") == 7);
 	excerpt_drop(p);
 }
 
@@ -952,6 +988,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
+	    cmocka_unit_test(a_wait_in_a_call_of_the_driver_is_the_drivers),
 	    cmocka_unit_test(a_poll_is_a_wait_for_what_ended_it),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
 	    cmocka_unit_test(the_nearest_samples_speak_where_a_slice_has_none),

@@ -1870,6 +1870,14 @@ def host_callback(rank, ms=25):
         launch(rank.gpu.streams[0], wait, int(ms * 1000))
 
 
+def small_kernels(rank, count=300, us=25):
+    """An optimizer of many small kernels."""
+    while True:
+        yield
+        for i in range(count):
+            rank.kernel(f"multi_tensor_apply_kernel<{i % 4}>(float*)", us, (80, 1, 1))
+
+
 def unfused(rank, count=1000, us=4):
     """The fused optimizer is missing on this rank: each tensor has small kernels of its own."""
     names = [f"vectorized_elementwise_kernel<4, {x}>(float*, float*)" for x in ("add", "mul", "addcmul", "sqrt", "div")]
