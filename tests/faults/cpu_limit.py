@@ -3,16 +3,20 @@
 """A CPU limit: moves processes into a group with a quota, and back and
 away with the group on SIGTERM or after --seconds.
 
-    cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--seconds 30]
+    cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--beside ON,OFF] [--seconds 30]
 
---percent: of a CPU. --of-use: of what they use together before.
+--percent: of a CPU. --of-use: of what they use together before. --beside: a process of the group computes
+for ON seconds, and rests for OFF.
 """
 import os
+import subprocess
+import sys
 import time
 
 import fault_group
 
 USE_S = 2
+SHARES = 88761  # the weight of nice -20: the group leaves an autogroup with that priority
 
 
 def used_s(pids):
@@ -26,6 +30,15 @@ def used_s(pids):
 def more(p):
     p.add_argument("--percent", type=float)
     p.add_argument("--of-use", type=float)
+    p.add_argument("--beside")
+
+
+def beside(times, own):
+    on, off = map(float, times.split(","))
+    car = subprocess.Popen([sys.executable, "-c", "import time\nwhile True:\n    end = time.monotonic() + "
+                            f"{on}\n    while time.monotonic() < end: pass\n    time.sleep({off})"])
+    own.write("cgroup.procs", str(car.pid))
+    return car
 
 
 def main():
@@ -36,7 +49,14 @@ def main():
         time.sleep(USE_S)
         percent = o.of_use * (used_s(o.pid) - before) / USE_S
     own.put("cpu_quota_us", max(1000, int(percent * 1000)))  # of 100,000, which is usual
-    own.hold(o, "cpu_limit")
+    own.put("cpu_shares", SHARES)
+    car = beside(o.beside, own) if o.beside else None
+    try:
+        own.hold(o, "cpu_limit")
+    finally:
+        if car:
+            car.kill()
+            car.wait()
 
 
 main()

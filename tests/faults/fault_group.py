@@ -58,7 +58,7 @@ class Group:
     def put(self, setting, *values):
         name, form = SETTINGS[setting][self.version - 1]
         if setting == "cpu_shares" and self.version == 2:  # both are in parts of what is usual
-            values = [max(1, v * 100 // 1024) for v in values]
+            values = [min(max(1, v * 100 // 1024), 10000) for v in values]
         self.write(name, form.format(*values))
 
     def home(self, pid):
