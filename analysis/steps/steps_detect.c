@@ -8,7 +8,8 @@
  * search starts with the period that has most witnesses, which may still be a layer or a
  * micro-batch. It moves to a longer period if that consists of whole shorter ones plus kernels
  * found nowhere else: an optimizer after several micro-batches, a head after several layers. An
- * evaluation adds only kernels of the training step, so it is not mistaken.
+ * evaluation adds only kernels of the training step, so it is not mistaken. A period that an
+ * optimizer and a wait for the GPU end is a step, whatever else the job does now and then.
  *
  * Of the features that come once per period, the step is cut where the host pauses longest. Next
  * best is where input is copied in, the GPU was waited for or an optimizer ended; then the feature
@@ -468,11 +469,45 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	       novel >= thresholds.part.shows * added;
 }
 
+/* Whether the optimizer has run, and the host then waited for the GPU or copied input, before or
+ * after most returns of the witness. */
+static bool ends_steps(struct finder *f, const struct witness *w, bool after)
+{
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), ends = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = f->returns[i] + after;
+
+		if (!at || at >= f->count)
+			continue;
+		ends += (f->symbols[at - 1].flags & ITEM_OPTIMIZER) &&
+			!(f->symbols[at].flags & ITEM_OPTIMIZER) &&
+			(f->symbols[at].flags & ITEM_SYNC_BEFORE ||
+			 f->symbols[at].kind == RECORD_COPY_CALL);
+	}
+	return 2 * ends > n;
+}
+
+/* Whether the period holds whole steps: nothing longer is a step then, whatever the job does now and
+ * then beside it (draws samples, tunes a kernel). */
+static bool has_whole_steps(struct finder *f, const struct witness *base)
+{
+	for (uint32_t i = 0; i < f->witness_count; i++) {
+		const struct witness *w = &f->witnesses[i];
+
+		if (same_period(w->period, base->period) &&
+		    (ends_steps(f, w, false) || ends_steps(f, w, true)))
+			return true;
+	}
+	return false;
+}
+
 static const struct witness *period_choose(struct finder *f)
 {
 	const struct witness *base = base_choose(f);
 
-	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX; climbed++) {
+	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX && !has_whole_steps(f, base);
+	     climbed++) {
 		double past = base->period * thresholds.find.longer;
 		const struct witness *found = NULL;
 

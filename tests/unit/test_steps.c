@@ -665,6 +665,54 @@ static void a_wait_every_tenth_step_makes_no_longer_step(void **state)
 	rig_free(r);
 }
 
+static void wait_for_gpu(struct rig *r)
+{
+	struct record wait = {.kind = RECORD_SYNC, .begin_ns = r->now, .end_ns = r->now + 1000000};
+
+	r->now = wait.end_ns;
+	steps_push_host(r->s, &wait, NULL);
+}
+
+/* Samples are drawn now and then, with kernels of their own. They lie in the step that follows. */
+static void a_step_that_an_optimizer_ends_is_no_part_of_a_longer_one(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	const uint32_t every = 60;
+
+	for (uint32_t step = 0; step < 400; step++) {
+		for (uint32_t k = 0; step % every == every - 1 && k < 400; k++) {
+			launch(r, 50, 3000, 2000);
+			if (k % 20 == 19)
+				wait_for_gpu(r);
+		}
+		launch(r, 1, 3000, 2000);
+		for (uint32_t k = 0; k < 44; k++) {
+			launch(r, 2 + k % 4, 500000, 2000);
+			if (k % 8 == 7) /* somebody looks at an activation */
+				wait_for_gpu(r);
+		}
+		for (uint32_t k = 0; k < 4; k++) {
+			struct record adam = {.kind = RECORD_LAUNCH,
+					      .name = 8,
+					      .flags = RECORD_FLAG_OPTIMIZER,
+					      .grid = {1, 1, 1},
+					      .block = {32, 1, 1},
+					      .begin_ns = r->now + 3000,
+					      .end_ns = r->now + 5000};
+
+			r->now += 5000;
+			steps_push_host(r->s, &adam, NULL);
+			drain(r);
+		}
+		wait_for_gpu(r);
+	}
+	finish(r);
+	assert_in_range(r->count, 395, 400);
+	for (uint32_t i = 1; i < r->count; i++)
+		assert_true(r->got[i].launches == 49 || r->got[i].launches == 449);
+	rig_free(r);
+}
+
 /* The first stage of a pipeline: one forward goes ahead, so the last backward follows another; an
  * optimizer of three launches ends the step. Names 1.. forward, 101.. backward, 201.. optimizer. */
 static void a_pipelines_micro_batches_are_one_step(void **state)
@@ -895,6 +943,7 @@ int main(void)
 	    cmocka_unit_test(a_step_whose_optimizer_is_in_pieces_is_still_one),
 	    cmocka_unit_test(equal_layers_are_distinguished_by_the_pause),
 	    cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
+	    cmocka_unit_test(a_step_that_an_optimizer_ends_is_no_part_of_a_longer_one),
 	    cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
 	    cmocka_unit_test(the_same_input_gives_the_same_steps),
 	    cmocka_unit_test(steps_longer_than_the_room_for_launches_are_whole),
