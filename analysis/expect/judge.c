@@ -149,12 +149,12 @@ static bool is_spike(const struct step *s, const struct judge_verdict *v)
 }
 
 /* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
- * is slower than the kind's usual steps, and its excess is relative to them. */
+ * is slower than the kind's usual steps, and its excess is relative to them. If the job states the
+ * step's work, this says how long the step should take: slowness that recurs is then no kind. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
 	bool known = v->state == ROOFLINE_READY || v->self, self = v->expected_self_ns > 0;
-	/* a spike that recurs is no kind */
-	double expected_ns = known && !v->spike ? v->expected_ns : 0;
+	double expected_ns = known && !(s->flags & STEP_FLAG_STATED) ? v->expected_ns : 0;
 	struct kinds_verdict k = kinds_push(j->kinds, s, expected_ns, v->expected_self_ns, v->out);
 
 	v->first = k.first;

@@ -484,6 +484,18 @@ static void a_spike_of_stated_work_counts_each_time(void **unused)
 	end(&j);
 }
 
+static void a_slow_step_of_stated_work_counts_each_time(void **unused)
+{
+	struct job j = job_of(33);
+
+	j.stated = true;
+	recurs(&j, 1000, 100, KINDS_COMPUTE, 40);
+	assert_in_range(j.flagged, 8, 10);
+	assert_int_equal(j.spikes, 0);
+	assert_int_equal(j.of_kind, 0);
+	end(&j);
+}
+
 static void work_that_is_only_counted_makes_no_spike(void **unused)
 {
 	struct job j = job_of(31);
@@ -531,6 +543,7 @@ int main(void)
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
 	    cmocka_unit_test(scaling_time_changes_no_verdict),
 	    cmocka_unit_test(a_spike_of_stated_work_counts_each_time),
+	    cmocka_unit_test(a_slow_step_of_stated_work_counts_each_time),
 	    cmocka_unit_test(work_that_is_only_counted_makes_no_spike),
 	    cmocka_unit_test(a_slow_step_of_stated_work_is_no_spike),
 	};
