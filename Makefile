@@ -131,7 +131,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-links bench-fleet bench-peers bench-diagnosis check-run \
+	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-links bench-inference bench-fleet bench-peers bench-diagnosis check-run \
 	check-unit gpu-bundle fuzz-run package release image manifests scenarios
 
 help: ## list the targets
@@ -228,6 +228,10 @@ bench-links: ## error of the link model on measured collectives, beside one leas
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs
 	@tests/bench/bench_links.sh $(B)
+bench-inference: ## a serving engine: stalls and contention found, false flags, bytes kept, TTFT and TPOT (root; BENCH_ARGS=--quick)
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(J) programs $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
+	@python3 tests/bench/inference.py $(B) $(BENCH_ARGS)
 bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside the paper's mode
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_peers $(B)/bin/sysom

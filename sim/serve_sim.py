@@ -8,8 +8,8 @@ decodes, with the key-value cache carried between them.
     sim/serve_sim.py --traffic ../shared/data/llm-traffic/azure_llm_2023_code.csv.gz --requests-per-second 3
     sim/serve_sim.py --fault slow:rank=1:start=20:seconds=10:size=1.6 --fault schedule:start=30:size=60
 
-Ends with 0 when all requests that arrived within --seconds, or until SIGUSR1, have ended. docs/sim.md
-says what the truth file has."""
+Ends with 0 when all requests that arrived within --seconds, or until SIGUSR1, have ended; with
+--concurrency at once. docs/sim.md says what the truth file has."""
 import argparse
 import asyncio
 import csv
@@ -38,6 +38,7 @@ def options():
     p.add_argument("--synchronous", action="store_true", help="schedule a step when the one before has ended")
     p.add_argument("--traffic", help="CSV of arrivals and token counts; without it they are drawn")
     p.add_argument("--requests-per-second", type=float, default=2.0)
+    p.add_argument("--concurrency", type=int, default=0, help="so many clients, each with its next request when one ends")
     p.add_argument("--prompt-scale", type=float, default=0.4, help="prompts are so many times as long")
     p.add_argument("--output-scale", type=float, default=0.4, help="answers are so many times as long")
     p.add_argument("--blocks", type=int, default=8192, help="of the key-value cache")
@@ -84,7 +85,8 @@ class Server:
     def __init__(self, o):
         def config(**more):
             return VllmConfig(tensor_parallel_size=o.workers, async_scheduling=not o.synchronous,
-                              num_speculative_tokens=o.speculate, num_gpu_blocks=o.blocks, seed=o.seed, truth=o.truth,
+                              num_speculative_tokens=o.speculate, num_gpu_blocks=o.blocks,
+                              max_num_seqs=max(64, o.concurrency), seed=o.seed, truth=o.truth,
                               faults=o.fault, start_ns=self.start_ns, **more)
         self.start_ns = time.monotonic_ns()
         self.truth = Truth(o.truth)
@@ -119,6 +121,25 @@ class Server:
             engine.start()
         await asyncio.sleep(o.warm_up)
         loop.call_later(o.seconds, over.set)
+        if o.concurrency:
+            load, rng = arrivals(o), random.Random(o.seed + 1)
+            clients = [asyncio.ensure_future(self.client(load, rng)) for _ in range(o.concurrency)]
+            await over.wait()
+            for client in clients:
+                client.cancel()
+        else:
+            await self.arrive(o, over)
+
+    def next_request(self, rng, prompt, tokens):
+        self.count += 1
+        return self.serve(f"chatcmpl-{rng.getrandbits(128):032x}", prompt, tokens)
+
+    async def client(self, load, rng):
+        for _, prompt, tokens in load:
+            await self.next_request(rng, prompt, tokens)
+
+    async def arrive(self, o, over):
+        loop = asyncio.get_running_loop()
         ended, tasks = asyncio.ensure_future(over.wait()), set()
         rng, due = random.Random(o.seed + 1), loop.time()
         for gap, prompt, tokens in arrivals(o):
@@ -126,8 +147,7 @@ class Server:
             await asyncio.wait([ended], timeout=max(0.0, due - loop.time()))
             if ended.done():
                 break
-            self.count += 1
-            task = asyncio.ensure_future(self.serve(f"chatcmpl-{rng.getrandbits(128):032x}", prompt, tokens))
+            task = asyncio.ensure_future(self.next_request(rng, prompt, tokens))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         if tasks:
