@@ -183,6 +183,15 @@ static void print_how_slow(FILE *to, const json_t *in)
 			term_excess(jsonget_number(in, "self_excess")));
 }
 
+/* usual_ms 0: none in the healthy steps, or there are none. */
+static void print_against(FILE *to, const char *what, const char *name, double ms, double usual_ms)
+{
+	fprintf(to, "            %s %s: %s", what, term_safe(name, 80), term_ms(ms));
+	if (usual_ms > 0)
+		fprintf(to, ", usually %s", term_ms(usual_ms));
+	fputc('\n', to);
+}
+
 static void print_span(FILE *to, const json_t *step)
 {
 	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
@@ -190,9 +199,8 @@ static void print_span(FILE *to, const json_t *step)
 	       blocked = jsonget_number(step, "blocked_ms");
 
 	if (*span)
-		fprintf(to, "            span %s: %s, usually %s\n", term_safe(span, 80),
-			term_ms(jsonget_number(step, "span_ms")),
-			term_ms(jsonget_number(step, "span_usual_ms")));
+		print_against(to, "span", span, jsonget_number(step, "span_ms"),
+			      jsonget_number(step, "span_usual_ms"));
 	if (!*function)
 		return;
 	fprintf(to, "            in %s: %s", term_safe(function, 80),
@@ -221,9 +229,8 @@ static void print_slow_step(FILE *to, const json_t *in)
 	print_span(to, step);
 	list = json_object_get(step, "kernels");
 	json_array_foreach ((json_t *)list, i, b)
-		fprintf(to, "            kernel %s: %s, usually %s\n",
-			term_safe(jsonget_text(b, "name"), 60), term_ms(jsonget_number(b, "ms")),
-			term_ms(jsonget_number(b, "usual_ms")));
+		print_against(to, "kernel", jsonget_text(b, "name"), jsonget_number(b, "ms"),
+			      jsonget_number(b, "usual_ms"));
 	list = json_object_get(step, "gpu_idle");
 	json_array_foreach ((json_t *)list, i, b) {
 		const char *holder = jsonget_text(b, "gil_holder");

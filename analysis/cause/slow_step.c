@@ -473,7 +473,7 @@ static bool find_kernels(struct finder *f)
 	}
 	for (uint32_t i = 1; i < w->name_count; i++) {
 		list[i].usual_ns /= healthy > 0 ? healthy : 1;
-		if (list[i].count && list[i].slow_ns - list[i].usual_ns >= least_ns)
+		if (healthy > 0 && list[i].count && list[i].slow_ns - list[i].usual_ns >= least_ns)
 			put_kernel(f->out, w->names[i], &list[i]);
 	}
 	free(list);

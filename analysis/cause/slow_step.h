@@ -58,7 +58,8 @@ struct slow_step {
 	/* longest first; those that are at least a tenth of the time lost */
 	struct slow_step_bubble bubble[SLOW_STEP_BUBBLES_MAX];
 	uint32_t bubble_count;
-	/* most above their usual time first; at least a tenth of the time lost */
+	/* most above their usual time first; at least a tenth of the time lost; none if no healthy
+	 * step is known */
 	struct slow_step_kernel kernel[SLOW_STEP_KERNELS_MAX];
 	uint32_t kernel_count;
 };

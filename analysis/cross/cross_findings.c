@@ -256,7 +256,7 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 	if (k->excess_ns > 0)
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
-		    "rank %d: self time is %.3f ms per step (%.2f%%) above the median of its "
+		    "rank %d: self time is %.2f ms per step (%.1f%%) above the median of its "
 		    "role's %u ranks since step %llu; detected in %u steps at %.1f times the "
 		    "threshold",
 		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
@@ -264,7 +264,7 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 	if (k->late_excess_ns > 0)
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
-		    "rank %d: enters collectives %.3f ms later than a typical rank of its role",
+		    "rank %d: enters collectives %.2f ms later than a typical rank of its role",
 		    k->rank, k->late_excess_ns / 1e6);
 }
 
