@@ -270,7 +270,7 @@ static int lane_of(void *arg, const void *body, size_t bytes)
 {
 	(void)arg;
 	return codec_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS
-										   : LANE_BULK;
+									       : LANE_BULK;
 }
 
 static void on_gone(void *arg, uint64_t connection)

@@ -122,17 +122,9 @@ static bool refuses_name(struct node *n, struct http_request *r, bool attached)
 
 /* ---- trace on and off ---- */
 
-static struct process *find_process(struct node *n, uint64_t serial)
-{
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && n->processes[i]->serial == serial)
-			return n->processes[i];
-	return NULL;
-}
-
 static bool has_acked(struct node *n, const struct waiting *w, uint32_t i, bool *gone)
 {
-	struct process *p = find_process(n, w->of[i].process);
+	struct process *p = process_by_serial(n, w->of[i].process);
 
 	*gone = !p || p->state != PROCESS_ATTACHED;
 	return !*gone && (int32_t)(p->link.acked_serial - w->of[i].serial) >= 0;
@@ -166,7 +158,7 @@ static void answer_trace(struct node *n, struct waiting *w, struct http_answer *
 
 	buf_init(&ranks, HTTP_BODY_BYTES);
 	for (uint32_t i = 0; i < w->count; i++) {
-		struct process *p = find_process(n, w->of[i].process);
+		struct process *p = process_by_serial(n, w->of[i].process);
 
 		if (!has_acked(n, w, i, &gone))
 			continue;

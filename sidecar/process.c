@@ -630,6 +630,14 @@ bool process_any_anomaly(const struct node *n, uint64_t now_ns)
 	return false;
 }
 
+struct process *process_by_serial(const struct node *n, uint64_t serial)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->serial == serial)
+			return n->processes[i];
+	return NULL;
+}
+
 bool process_matches(const struct process *p, const char *job, int32_t rank)
 {
 	return (!job || !*job || job_key_matches(p->id.job, job)) &&

@@ -29,6 +29,8 @@ const char *process_unknown_variable(const struct process *p);
 /* Losses by cause, through fn. */
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
+/* NULL: it is gone. */
+struct process *process_by_serial(const struct node *n, uint64_t serial);
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 /* Whether a rank has an anomaly, or somebody asked for a closer look. */

@@ -113,10 +113,7 @@ static const char *why_not(int err)
 /* CPU time, not wall time: a user must not pay for a loaded machine. */
 static uint64_t cpu_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void drop_pending(struct pending *p, bool close_sock)

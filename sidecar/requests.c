@@ -56,14 +56,6 @@ void requests_close(struct node *n)
 	n->requests = NULL;
 }
 
-static struct process *process_of(struct node *n, uint64_t serial)
-{
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && n->processes[i]->serial == serial)
-			return n->processes[i];
-	return NULL;
-}
-
 /* ---- taking ---- */
 
 static bool asks_again(const struct requests *k, const struct task *t)
@@ -231,7 +223,7 @@ static bool send_kept(struct node *n, struct task *held)
 static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 {
 	struct requests *k = n->requests;
-	struct process *p = process_of(n, t->process);
+	struct process *p = process_by_serial(n, t->process);
 	struct task *held;
 	bool made = false;
 
@@ -259,7 +251,7 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 {
 	struct requests *k = n->requests;
-	struct process *p = process_of(n, t->process);
+	struct process *p = process_by_serial(n, t->process);
 	struct buf b;
 
 	if (now_ns > t->asked_ns + HOLD_NS) {

@@ -372,11 +372,8 @@ static void on_drain(void *arg, uint32_t count)
 
 static void measure_own(struct daemon *d, uint64_t now_ns)
 {
-	struct timespec ts;
-	uint64_t cpu_ns;
+	uint64_t cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	cpu_ns = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 	if (now_ns - d->cpu_at_ns < 5000000000ull && d->cpu_at_ns)
 		return;
 	if (d->cpu_at_ns)

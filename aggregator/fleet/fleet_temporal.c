@@ -187,6 +187,7 @@ static int merge_role(struct fleet_job *job, uint32_t role, struct sketch *out)
 
 static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint64_t now_unix_ns)
 {
+	uint64_t gone;
 	struct fleet_role *r = &job->roles[role];
 	struct fleet_save *save;
 	struct sketch s;
@@ -207,7 +208,7 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	text_copy(save->role, sizeof(save->role), r->name);
 	save->run = (struct baselines_run){job->run,	 now_unix_ns, s.steps,
 					   s.latency_ns, s.self_ns,   s.latency_mad_ns};
-	if (sketch_merge_encode(&s, &save->body))
+	if (wire_sketch_fit(&s, &save->body, &gone))
 		buf_fini(&save->body);
 	else
 		f->save_count++;

@@ -222,32 +222,6 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 	return all ? 0 : -ENOMEM;
 }
 
-static void cut(struct sketch *s)
-{
-	uint32_t functions = s->function_count * 3 / 4, kernels = s->kernel_count * 3 / 4;
-
-	while (s->function_count > functions) {
-		free(s->functions[--s->function_count].name);
-		s->functions_cut++;
-	}
-	while (s->kernel_count > kernels) {
-		free(s->kernels[--s->kernel_count].name);
-		s->kernels_cut++;
-	}
-}
-
-int sketch_merge_encode(struct sketch *s, struct buf *out)
-{
-	int err;
-
-	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE &&
-	       (s->function_count || s->kernel_count)) {
-		buf_clear(out);
-		cut(s);
-	}
-	return err;
-}
-
 /* ---- comparing ---- */
 
 static const struct sketch_function *function_in(const struct sketch *s,

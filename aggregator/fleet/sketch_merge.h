@@ -4,18 +4,14 @@
 #ifndef SYSOM_AGGREGATOR_FLEET_SKETCH_MERGE_H
 #define SYSOM_AGGREGATOR_FLEET_SKETCH_MERGE_H
 
-#include "base/buf.h"
 #include "model/finding.h"
 #include "model/window.h"
 
 /* Merges sketches into medians. A figure that a sketch does not have is left out; a share or kernel
  * that it does not name counts as 0. samples and steps are sums, rank is -1, and settings are those
  * that all agree on. An entry in fewer than half of the sketches is left out. cut: the largest
- * number that one sketch had cut, plus entries without room. 0, -ENOMEM, -EINVAL (none). */
+ * number that one sketch had cut. 0, -ENOMEM, -EINVAL (none). */
 int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out);
-/* Encodes s within LIMIT_SKETCH_BYTES_PER_RANK. If it is too large, removes the smallest entries of
- * its lists. */
-int sketch_merge_encode(struct sketch *s, struct buf *out);
 
 /* Adds evidence about what changed from base to now: functions whose share grew by more than delta
  * (0.005) and by more than three standard errors of their samples; kernels that are new, missing or

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/check.h"
 
 #include "sidecar/os/os_signals_private.h"
@@ -331,21 +332,13 @@ end:
 	return err;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 static int attach(struct os_signals *s, struct os_bpf *b)
 {
 	struct bpf_program *p;
 	int err = -ENOENT;
 	uint32_t at = 0;
 
-	b->object->bss->os_attached_ns = now_ns();
+	b->object->bss->os_attached_ns = clock_monotonic_ns();
 	bpf_object__for_each_program(p, b->object->obj)
 	{
 		uint32_t place = at++;
@@ -375,7 +368,7 @@ void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
 		return;
 	/* ignore what began before: its begin may have been missed */
 	if (on)
-		b->object->bss->os_attached_ns = now_ns();
+		b->object->bss->os_attached_ns = clock_monotonic_ns();
 	bpf_object__for_each_program(p, b->object->obj)
 	{
 		uint32_t place = at++;

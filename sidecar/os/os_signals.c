@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/probe.h"
@@ -424,14 +424,6 @@ static void read_proc(struct os_signals *s)
 
 /* ---- reading ---- */
 
-static uint64_t own_cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 /* Without BPF, searches for children at intervals. */
 static void refresh(struct os_signals *s)
 {
@@ -508,7 +500,7 @@ static void govern(struct os_signals *s)
 
 void os_signals_read(struct os_signals *s, uint64_t now_ns)
 {
-	uint64_t before_ns = own_cpu_ns(), last_ns = s->now_ns;
+	uint64_t before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID), last_ns = s->now_ns;
 
 	s->now_ns = now_ns;
 	s->serial++;
@@ -523,7 +515,7 @@ void os_signals_read(struct os_signals *s, uint64_t now_ns)
 	refresh(s);
 	read_proc(s);
 	s->stats.reads++;
-	s->stats.read_ns += own_cpu_ns() - before_ns;
+	s->stats.read_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
 }
 
 /* ---- windows ---- */

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "analysis/cause/diagnosis.h"
+#include "base/clock.h"
 #include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
@@ -153,14 +153,6 @@ static uint32_t intern(struct cpu_profile *p, uint8_t kind, const char *name)
 	return p->function_count++;
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 /* True if found; the name lives until the next call. */
 static bool look_up(struct cpu_profile *p, const struct stack_batch *b,
 		    const struct stack_object *o, uint64_t address, uint32_t pid, const char **name)
@@ -177,14 +169,14 @@ static bool look_up(struct cpu_profile *p, const struct stack_batch *b,
 		p->stats.over_budget++;
 		return false;
 	}
-	before_ns = thread_cpu_ns();
+	before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	snprintf(root, sizeof(root), "%.256s/%u/root", p->options.proc_root, pid);
 	snprintf(rooted, sizeof(rooted), "%s%.4000s", root, path);
 	if (p->options.reader)
 		symbol_reader_root(p->options.reader, root, pid, false);
 	err = symbol_resolver_find(p->resolver, o->build_id, o->build_id_bytes,
 				   *path == '/' ? rooted : NULL, address, &found);
-	p->spent_ns += thread_cpu_ns() - before_ns;
+	p->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
 	if (err)
 		return false;
 	*name = found.function;

@@ -142,18 +142,15 @@ static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 
 static void make(struct sketch_maker *k, struct item *items, uint32_t count)
 {
-	struct timespec ts;
-
 	add_stacks(k, items, count);
 	for (uint32_t i = 0; i < count; i++) {
 		send(k, &items[i], i);
 		wire_sketch_free(&items[i].s);
 	}
 	free(items);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	pthread_mutex_lock(&k->lock);
 	cpu_profile_stats_get(k->profile, &k->stats.profile);
-	k->stats.cpu_ns = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	k->stats.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	k->busy = false;
 	pthread_mutex_unlock(&k->lock);
 }

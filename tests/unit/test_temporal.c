@@ -268,6 +268,7 @@ static void a_longer_collective_is_no_slower_gpu(void **unused)
 
 static void merges_by_medians(void **unused)
 {
+	uint64_t gone;
 	struct sketch v[3] = {copy_of(0.01, 2e7, "gemm_b"), copy_of(0.02, 2e7, "gemm_b"),
 			      copy_of(0.30, 9e7, "gemm_c")},
 		      out;
@@ -286,7 +287,7 @@ static void merges_by_medians(void **unused)
 		if (!strcmp(out.functions[i].name, "log (log.py)"))
 			assert_true(fabs(out.functions[i].total_share - 0.02) < 1e-9);
 	buf_init(&b, 1 << 16);
-	assert_int_equal(sketch_merge_encode(&out, &b), 0);
+	assert_int_equal(wire_sketch_fit(&out, &b, &gone), 0);
 	assert_true(b.bytes <= LIMIT_SKETCH_BYTES_PER_RANK);
 	buf_fini(&b);
 	for (int i = 0; i < 3; i++)
@@ -549,6 +550,7 @@ static void gives_a_kept_run_whole(void **unused)
 
 static void keeps_the_newest_runs_and_survives_a_damaged_file(void **unused)
 {
+	uint64_t gone;
 	char dir[] = "/tmp/test_temporal_XXXXXX", path[64];
 	struct baselines_run out[8], r = {0, 0, 500, 1e8, 9e7, 1e6};
 	struct sketch s = copy_of(0.01, 2e7, "gemm_b"), newest;
@@ -559,7 +561,7 @@ static void keeps_the_newest_runs_and_survives_a_damaged_file(void **unused)
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(baselines_open(&b, dir), 0);
 	buf_init(&body, 1 << 20);
-	assert_int_equal(sketch_merge_encode(&s, &body), 0);
+	assert_int_equal(wire_sketch_fit(&s, &body, &gone), 0);
 	for (uint64_t i = 1; i <= 9; i++) {
 		r.run = i;
 		r.updated_unix_ns = i * S;
