@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "sampler/perf_ring.h"
+#include "sampler/sampler_events.h"
 #include "sampler/unwind/unwind_replay.h"
 
 #define CPUS_MAX 256u
@@ -243,43 +244,16 @@ static void on_sample(struct copy_mode *c, const struct perf_event_header *h)
 	sample_add(c, &s);
 }
 
-static void on_mmap(struct copy_mode *c, const struct perf_event_header *h)
-{
-	struct cursor at = {.at = (const uint8_t *)(h + 1), .end = (const uint8_t *)h + h->size};
-	uint64_t ids = take_u64(&at);
-	struct process_mapping m = {.begin = take_u64(&at)};
-	const uint8_t *path;
-
-	m.end = m.begin + take_u64(&at);
-	m.offset = take_u64(&at);
-	take_bytes(&at, 32); /* skips device, inode, protection */
-	path = take_bytes(&at, 1);
-	if (at.bad || m.end <= m.begin || m.end >> 56 || !memchr(path, 0, (size_t)(at.end - path)))
-		return;
-	processes_on_mmap(c->processes, (uint32_t)ids, &m, (const char *)path);
-}
-
 static void on_record(void *arg, const struct perf_event_header *h)
 {
 	struct copy_mode *c = arg;
-	uint32_t ids[4] = {0};
+	uint64_t lost[2] = {0};
 
-	if (h->size >= sizeof(*h) + sizeof(ids))
-		memcpy(ids, h + 1,
-		       sizeof(ids)); /* fork, exit: pid, ppid, tid, ptid; comm: pid, tid */
-	if (h->type == PERF_RECORD_SAMPLE)
+	if (sampler_events_record(c->processes, h))
+		return;
+	if (h->type == PERF_RECORD_SAMPLE) {
 		on_sample(c, h);
-	else if (h->type == PERF_RECORD_MMAP2)
-		on_mmap(c, h);
-	else if (h->type == PERF_RECORD_FORK && ids[0] != ids[1])
-		processes_on_fork(c->processes, ids[1], ids[0]);
-	else if (h->type == PERF_RECORD_EXIT && ids[0] == ids[2])
-		processes_on_exit(c->processes, ids[0]);
-	else if (h->type == PERF_RECORD_COMM && h->misc & PERF_RECORD_MISC_COMM_EXEC)
-		processes_on_exec(c->processes, ids[0]);
-	else if (h->type == PERF_RECORD_LOST) {
-		uint64_t lost[2] = {0};
-
+	} else if (h->type == PERF_RECORD_LOST) {
 		memcpy(lost, h + 1, h->size >= sizeof(*h) + sizeof(lost) ? sizeof(lost) : 0);
 		c->stats.lost += lost[1];
 		processes_on_lost(c->processes); /* a mapping may be lost */

@@ -30,11 +30,6 @@ struct record_task {
 	uint32_t pid, ppid, tid, ptid;
 };
 
-struct record_comm {
-	struct perf_event_header header;
-	uint32_t pid, tid;
-};
-
 struct record_mmap {
 	struct perf_event_header header;
 	uint32_t pid, tid;
@@ -50,28 +45,35 @@ static void on_mmap(struct processes *p, const struct record_mmap *r)
 	struct process_mapping m = {
 	    .begin = r->address, .end = r->address + r->length, .offset = r->offset};
 
-	if (r->header.size < sizeof(*r) + 8 || m.end <= m.begin || m.end >> 56 ||
-	    (m.begin | m.end) & 4095)
+	if (m.end <= m.begin || m.end >> 56 || (m.begin | m.end) & 4095 ||
+	    !memchr(r->path, 0, r->header.size - sizeof(*r)))
 		return;
 	processes_on_mmap(p, r->pid, &m, r->path);
+}
+
+bool sampler_events_record(struct processes *p, const struct perf_event_header *h)
+{
+	const struct record_task *t = (const void *)h; /* pid is first in all of them */
+	bool whole = h->size >= sizeof(*t);
+
+	if (h->type == PERF_RECORD_FORK && whole && t->pid != t->ppid)
+		processes_on_fork(p, t->ppid, t->pid);
+	else if (h->type == PERF_RECORD_EXIT && whole && t->pid == t->tid)
+		processes_on_exit(p, t->pid);
+	else if (h->type == PERF_RECORD_COMM && whole && h->misc & PERF_RECORD_MISC_COMM_EXEC)
+		processes_on_exec(p, t->pid);
+	else if (h->type == PERF_RECORD_MMAP2 && h->size > sizeof(struct record_mmap))
+		on_mmap(p, (const void *)h);
+	else
+		return false;
+	return true;
 }
 
 static void on_record(void *arg, const struct perf_event_header *h)
 {
 	struct sampler_events *e = arg;
-	const struct record_task *t = (const void *)h;
-	const struct record_comm *c = (const void *)h;
 
-	if (h->type == PERF_RECORD_FORK && t->pid != t->ppid)
-		processes_on_fork(e->processes, t->ppid, t->pid);
-	else if (h->type == PERF_RECORD_EXIT && t->pid == t->tid)
-		processes_on_exit(e->processes, t->pid);
-	else if (h->type == PERF_RECORD_COMM && h->misc & PERF_RECORD_MISC_COMM_EXEC)
-		processes_on_exec(e->processes, c->pid);
-	else if (h->type == PERF_RECORD_MMAP2)
-		on_mmap(e->processes, (const void *)h);
-	else if (h->type == PERF_RECORD_LOST)
-		e->lost = true;
+	e->lost |= !sampler_events_record(e->processes, h) && h->type == PERF_RECORD_LOST;
 }
 
 void sampler_events_poll(struct sampler_events *e, struct processes *p)

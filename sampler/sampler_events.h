@@ -10,6 +10,7 @@
 #include "sampler/processes.h"
 
 struct sampler_events;
+struct perf_event_header;
 /* 0, -errno. */
 int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count);
 void sampler_events_close(struct sampler_events *e); /* NULL is a no-op */
@@ -18,5 +19,7 @@ void sampler_events_pause(struct sampler_events *e, bool paused, struct processe
 int sampler_events_fd(const struct sampler_events *e);
 /* Passes the events since the last call to p, in order of time. */
 void sampler_events_poll(struct sampler_events *e, struct processes *p);
+/* Passes one record of any perf event on, if it is such an event; false: it is another one. */
+bool sampler_events_record(struct processes *p, const struct perf_event_header *h);
 
 #endif
