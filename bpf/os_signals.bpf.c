@@ -128,10 +128,8 @@ struct bpf_iter__task {
 
 /* enum tcp_ca_state and ICSK_TIME_LOSS_PROBE */
 #define TCP_RECOVERY   3
-#define TCP_LOSS       4
 #define TCP_LOSS_PROBE 5
 
-#define FAMILY_INET  2
 #define FAMILY_INET6 10
 
 /* Set before loading. */

@@ -6,8 +6,6 @@
 
 #include <stdint.h>
 
-#define TRANSFER_RANK_UNKNOWN UINT16_MAX
-
 struct transfer {
 	uint64_t begin_ns, end_ns; /* from the first to the last */
 	uint64_t comm;		   /* the library's hash, the same on every rank */

@@ -8,9 +8,6 @@
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
-/* The role of all ranks if nobody names one. */
-#define ANY_ROLE "rank"
-
 static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name)
 {
 	struct fleet_role *roles, *r;

@@ -18,8 +18,7 @@
 #include "base/text/text.h"
 #include "base/version.h"
 
-#define CONFIG_KEY_BYTES   128
-#define CONFIG_VALUE_BYTES 4096
+#define CONFIG_KEY_BYTES 128
 
 static int fail(char *why, size_t why_bytes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -9,7 +9,6 @@
 
 #define RSP 7u
 #define RBP 6u
-#define RIP 16u
 
 static uint64_t fixed(struct unwind_cfi_cursor *c, unsigned bytes)
 {
