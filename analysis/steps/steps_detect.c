@@ -8,8 +8,8 @@
  * search starts with the period that has most witnesses, which may still be a layer or a
  * micro-batch. It moves to a longer period if that consists of whole shorter ones plus kernels
  * found nowhere else: an optimizer after several micro-batches, a head after several layers. An
- * evaluation adds only kernels of the training step, so it is not mistaken. A period that an
- * optimizer and a wait for the GPU end is a step, whatever else the job does now and then.
+ * evaluation adds only kernels of the training step, so it is not mistaken. If an optimizer and then
+ * a wait for the GPU end a period, that period is the step, and nothing is searched.
  *
  * Of the features that come once per period, the step is cut where the host pauses longest. Next
  * best is where input is copied in, the GPU was waited for or an optimizer ended; then the feature
@@ -488,26 +488,31 @@ static bool ends_steps(struct finder *f, const struct witness *w, bool after)
 	return 2 * ends > n;
 }
 
-/* Whether the period holds whole steps: nothing longer is a step then, whatever the job does now and
- * then beside it (draws samples, tunes a kernel). */
-static bool has_whole_steps(struct finder *f, const struct witness *base)
+/* The most frequent witness of steps that an optimizer and then a wait end; NULL: none. Whatever the
+ * job does now and then beside them (draws samples, tunes a kernel) makes no longer step, however
+ * many kernels of its own that has. */
+static const struct witness *optimizer_choose(struct finder *f)
 {
+	const struct witness *best = NULL;
+
 	for (uint32_t i = 0; i < f->witness_count; i++) {
 		const struct witness *w = &f->witnesses[i];
 
-		if (same_period(w->period, base->period) &&
+		if ((!best || w->count > best->count) &&
 		    (ends_steps(f, w, false) || ends_steps(f, w, true)))
-			return true;
+			best = w;
 	}
-	return false;
+	return best;
 }
 
 static const struct witness *period_choose(struct finder *f)
 {
-	const struct witness *base = base_choose(f);
+	const struct witness *base = optimizer_choose(f);
 
-	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX && !has_whole_steps(f, base);
-	     climbed++) {
+	if (base)
+		return base;
+	base = base_choose(f);
+	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX; climbed++) {
 		double past = base->period * thresholds.find.longer;
 		const struct witness *found = NULL;
 

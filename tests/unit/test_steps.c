@@ -673,44 +673,56 @@ static void wait_for_gpu(struct rig *r)
 	steps_push_host(r->s, &wait, NULL);
 }
 
-/* Samples are drawn now and then, with kernels of their own. They lie in the step that follows. */
-static void a_step_that_an_optimizer_ends_is_no_part_of_a_longer_one(void **state)
+static void named_launch(struct rig *r, uint32_t name, uint32_t flags)
+{
+	struct record x = {.kind = RECORD_LAUNCH,
+			   .name = name,
+			   .flags = (uint16_t)flags,
+			   .grid = {1, 1, 1},
+			   .block = {32, 1, 1},
+			   .begin_ns = r->now + 3000,
+			   .end_ns = r->now + 5000};
+
+	r->now = x.end_ns;
+	steps_push_host(r->s, &x, NULL);
+	drain(r);
+}
+
+/* Every so many steps, from step `from` on, a job launches `extra` kernels more, of `kinds` names of their
+ * own: it draws samples, or tunes a kernel. They lie in a step of the usual ones. */
+static void now_and_then(uint32_t every, uint32_t from, uint32_t extra, uint32_t kinds,
+			 uint32_t waits)
 {
 	struct rig *r = rig_new(NULL);
-	const uint32_t every = 60;
 
-	for (uint32_t step = 0; step < 400; step++) {
-		for (uint32_t k = 0; step % every == every - 1 && k < 400; k++) {
-			launch(r, 50, 3000, 2000);
-			if (k % 20 == 19)
-				wait_for_gpu(r);
-		}
+	for (uint32_t step = 0; step < 700; step++) {
 		launch(r, 1, 3000, 2000);
 		for (uint32_t k = 0; k < 44; k++) {
 			launch(r, 2 + k % 4, 500000, 2000);
 			if (k % 8 == 7) /* somebody looks at an activation */
 				wait_for_gpu(r);
 		}
-		for (uint32_t k = 0; k < 4; k++) {
-			struct record adam = {.kind = RECORD_LAUNCH,
-					      .name = 8,
-					      .flags = RECORD_FLAG_OPTIMIZER,
-					      .grid = {1, 1, 1},
-					      .block = {32, 1, 1},
-					      .begin_ns = r->now + 3000,
-					      .end_ns = r->now + 5000};
-
-			r->now += 5000;
-			steps_push_host(r->s, &adam, NULL);
-			drain(r);
+		for (uint32_t k = 0; step >= from && step % every == every - 1 && k < extra; k++) {
+			launch(r, 50 + k * kinds / extra, 3000, 2000);
+			if (k % waits == waits - 1)
+				wait_for_gpu(r);
 		}
+		for (uint32_t k = 0; k < 4; k++)
+			named_launch(r, 8, RECORD_FLAG_OPTIMIZER);
 		wait_for_gpu(r);
 	}
 	finish(r);
-	assert_in_range(r->count, 395, 400);
+	assert_in_range(r->count, 695, 700);
 	for (uint32_t i = 1; i < r->count; i++)
-		assert_true(r->got[i].launches == 49 || r->got[i].launches == 449);
+		assert_true(r->got[i].launches == 49 || r->got[i].launches == 49 + extra);
 	rig_free(r);
+}
+
+static void a_step_that_an_optimizer_ends_is_no_part_of_a_longer_one(void **state)
+{
+	now_and_then(60, 0, 400, 1, 20);
+	now_and_then(9, 70, 48, 12, 4);
+	now_and_then(9, 0, 48, 12, 4);
 }
 
 /* The first stage of a pipeline: one forward goes ahead, so the last backward follows another; an
