@@ -91,9 +91,10 @@ struct fleet_rank {
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */
 	/* when a window came or was requested that peers can be compared with */
 	uint64_t peer_ns;
-	/* ends of its latest windows about waiting, and about its own slowness; 0: none */
-	uint64_t waited_unix_ns, own_unix_ns;
-	uint64_t waits_begin_unix_ns; /* of the slowness in which it waits again and again */
+	/* Slowness in which it waits again and again, or is slow itself: when that began, when its
+	 * latest window ended, and the number of windows of each kind. 0: none. */
+	uint64_t spell_begin_unix_ns, spell_end_unix_ns;
+	uint32_t spell_waits, spell_owns;
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
@@ -141,8 +142,9 @@ struct fleet_pull {
 	uint64_t waiting_ns, waiting_begin_unix_ns, waiting_end_unix_ns;
 	int32_t waiting_rank;
 	uint8_t waiting_anomaly[16];
-	/* Slowness in which ranks only waited, and when it was first heard of; 0: none. */
+	/* Slowness in which ranks wait again and again, and when it was first heard of; 0: none. */
 	uint64_t waits_ns, waits_begin_unix_ns, waits_end_unix_ns;
+	uint32_t waits; /* windows of the rank that waited most often */
 };
 
 struct fleet_job {

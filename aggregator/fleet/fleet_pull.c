@@ -8,6 +8,7 @@
 
 #include "aggregator/fleet/fleet_private.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 
 #define MINUTE_NS	 60000000000ull
 #define HANG_AGAIN_NS	 600000000000ull
@@ -150,20 +151,31 @@ static bool ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank 
 	return n;
 }
 
-/* Whether a rank was slow itself since then. */
-static bool is_explained(const struct fleet_job *job, uint64_t since_unix_ns)
+static bool is_of_spell(const struct fleet_job *job, const struct fleet_rank *r)
+{
+	return r->spell_end_unix_ns + WAITS_GAP_NS >= job->pull.waits_begin_unix_ns;
+}
+
+/* Whether so many windows are most of those that a rank sent that waited all the time: everybody is
+ * late, or waits, now and then. */
+static bool is_most(const struct fleet_job *job, const struct fleet_rank *r, uint32_t windows)
+{
+	return is_of_spell(job, r) && windows >= thresholds.part.half * job->pull.waits;
+}
+
+/* Whether a rank was slow itself while the others waited. */
+static bool is_explained(const struct fleet_job *job)
 {
 	bool own = cross_suspects(job->cross) > 0;
 
 	for (uint32_t i = 0; i < job->rank_count && !own; i++)
-		own = job->ranks[i].used && job->ranks[i].own_unix_ns >= since_unix_ns;
+		own = job->ranks[i].used && is_most(job, &job->ranks[i], job->ranks[i].spell_owns);
 	return own;
 }
 
-/* Of the ranks that did not wait, the one that sent a window longest ago, among those that sent
- * none since before_ns; NULL: none. */
-static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *job,
-				     uint64_t before_ns, uint64_t now_ns)
+/* Of the ranks that did not wait, and sent no window of that time, the one that sent one longest
+ * ago; NULL: none. */
+static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	const struct fleet_pull *p = &job->pull;
 	struct fleet_rank *best = NULL;
@@ -171,8 +183,8 @@ static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *jo
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || !r->compared || r->window_ns > before_ns ||
-		    r->waited_unix_ns >= p->waits_begin_unix_ns ||
+		if (!r->used || !r->compared || is_most(job, r, r->spell_waits) ||
+		    has_window(r, p->waits_begin_unix_ns, p->waits_end_unix_ns, now_ns) ||
 		    !fleet_rank_is_alive(f, r, now_ns))
 			continue;
 		if (!best || r->window_ns < best->window_ns)
@@ -181,43 +193,67 @@ static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *jo
 	return best;
 }
 
+/* The rank that waited most often; NULL: none. */
+static struct fleet_rank *waits_most(const struct fleet_job *job)
+{
+	struct fleet_rank *best = NULL;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		struct fleet_rank *r = &job->ranks[i];
+
+		if (r->used && is_of_spell(job, r) &&
+		    r->spell_waits > (best ? best->spell_waits : 0))
+			best = r;
+	}
+	return best;
+}
+
 /* Ranks waited, and no rank said that it was slow itself: its work may explain its steps. It is one
- * of those that did not wait, and its window shows what it did meanwhile. */
+ * of those that did not wait, and its window shows what it did meanwhile. That of a rank that
+ * waited shows for whom. */
 static void ask_waited_for(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
-	uint64_t before_ns = now_ns > OWN_WINDOW_NS ? now_ns - OWN_WINDOW_NS : 0;
-	struct fleet_rank *r;
+	struct fleet_rank *r, *most;
+	uint32_t n = 0;
 
 	if (!p->waits_ns || now_ns - p->waits_ns < WAITS_NS)
 		return;
 	p->waits_ns = 0;
-	if (is_explained(job, p->waits_begin_unix_ns))
+	most = waits_most(job);
+	p->waits = most ? most->spell_waits : 0;
+	if (!most || is_explained(job))
 		return;
-	for (uint32_t n = 0; n < SUSPECTS && (r = waited_for(f, job, before_ns, now_ns)); n++)
+	for (; n < SUSPECTS && (r = waited_for(f, job, now_ns)); n++)
 		if (!ask_window(f, job, r, p->waits_begin_unix_ns, p->waits_end_unix_ns, NULL,
 				now_ns))
-			return;
+			break;
+	if (n)
+		ask_window(f, job, most, p->waits_begin_unix_ns, p->waits_end_unix_ns, NULL,
+			   now_ns);
 }
 
-static void note_waiting(struct fleet_job *job, struct fleet_rank *r, const struct digest *d,
-			 uint64_t now_ns)
+/* Counts the rank's windows of one spell of slowness, and notes that it waits again and again. */
+static void note_spell(struct fleet_job *job, struct fleet_rank *r, const struct digest *d,
+		       uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
-	uint64_t last = r->waited_unix_ns, begin = d->begin_unix_ns, end = d->end_unix_ns;
+	uint64_t end = d->end_unix_ns;
 
-	r->waited_unix_ns = end > last ? end : last;
-	if (!last || begin > last + WAITS_GAP_NS) {
-		r->waits_begin_unix_ns = begin;
-		return;
+	if (!r->spell_end_unix_ns || d->begin_unix_ns > r->spell_end_unix_ns + WAITS_GAP_NS) {
+		r->spell_begin_unix_ns = d->begin_unix_ns;
+		r->spell_waits = r->spell_owns = 0;
 	}
-	if (end <= last || p->waits_ns)
+	r->spell_end_unix_ns = end > r->spell_end_unix_ns ? end : r->spell_end_unix_ns;
+	r->spell_waits += d->reason == WINDOW_COMM;
+	r->spell_owns += digest_is_own(d);
+	if (d->reason != WINDOW_COMM || r->spell_waits < 2 || p->waits_ns ||
+	    end <= r->spell_begin_unix_ns)
 		return;
 	p->waits_ns = now_ns;
-	p->waits_begin_unix_ns = r->waits_begin_unix_ns;
-	p->waits_end_unix_ns = end;
-	if (end > p->waits_begin_unix_ns + STRETCH_NS)
-		p->waits_begin_unix_ns = end - STRETCH_NS;
+	p->waits_begin_unix_ns = r->spell_begin_unix_ns;
+	p->waits_end_unix_ns =
+	    end < p->waits_begin_unix_ns + STRETCH_NS ? end : p->waits_begin_unix_ns + STRETCH_NS;
 }
 
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
@@ -317,10 +353,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		note_window(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))
 		r->peer_ns = now_ns;
-	if (digest_is_own(d) && end > r->own_unix_ns)
-		r->own_unix_ns = end;
-	if (f->config.pull && d->reason == WINDOW_COMM && r->compared)
-		note_waiting(job, r, d, now_ns);
+	if (f->config.pull && r->compared && (digest_is_own(d) || d->reason == WINDOW_COMM))
+		note_spell(job, r, d, now_ns);
 	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared || is_brief(d))
 		return;
 	hold(f, job, begin, end, now_ns);

@@ -462,18 +462,17 @@ static uint32_t count_culprits(const struct incident *i, const struct incident_j
 	return n;
 }
 
-/* What others lost because they waited explains more than any rank's own loss does. Then the rank
- * that they waited for is to blame, unless it is accused already. */
+/* What ranks lost themselves explains less than half of what others lost because they waited. Then
+ * the rank that they waited for is to blame. */
 static void judge_waited(const struct incident *i, struct incident_judgement *j,
 			 const struct member *accused)
 {
 	const struct member *m = incident_waits_for(i), *waits = incident_waits_most(i);
-	double most = j->reason ? j->worst : 0;
+	double most = fmax(j->reason ? j->worst : 0, accused ? accused->accused.ns : 0);
 
 	if (!m || !waits || j->reason == WINDOW_STALL ||
-	    (j->finding && j->finding->kind == FINDING_HANG) || incident_is_culprit(i, j, m))
-		return;
-	if (waits->steps.waited_ns <= fmax(most, accused ? accused->accused.ns : 0))
+	    (j->finding && j->finding->kind == FINDING_HANG) ||
+	    most >= thresholds.part.half * waits->steps.waited_ns)
 		return;
 	j->waited = j->lead = m;
 	j->finding = NULL;

@@ -1834,7 +1834,8 @@ static void a_window_brings_those_of_its_peers(void **unused)
 
 static void waits(const char *node, int rank, double from_s)
 {
-	struct digest d = {.reason = WINDOW_COMM, .flagged = 2, .latency_ns = 13e7};
+	struct digest d = {
+	    .reason = WINDOW_COMM, .flagged = 2, .latency_ns = 13e7, .summary_only = rank > 0};
 
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
@@ -1850,7 +1851,8 @@ static void who_did_not_wait_is_asked(void **unused)
 
 	for (int own = 0; own < 2; own++) {
 		struct digest d = {.reason = WINDOW_SELF, .flagged = 1, .latency_ns = 13e7};
-		uint32_t asked = 0;
+		uint32_t asked = 0, waiting = 0;
+		int node;
 
 		teardown(NULL);
 		setup(NULL);
@@ -1860,27 +1862,32 @@ static void who_did_not_wait_is_asked(void **unused)
 			waits(rank < 2 ? "n0" : "n1", rank, 36);
 		run(&j, 46); /* once is a transient */
 		assert_int_equal(totals().commands_window, 0);
-		for (int rank = 0; rank < 3; rank++)
-			waits(rank < 2 ? "n0" : "n1", rank, 39);
+		for (int k = 0; k < 6; k++)
+			waits(k % 3 < 2 ? "n0" : "n1", k % 3, k < 3 ? 39 : 39.5);
 		snprintf(d.rank.job, sizeof(d.rank.job), "job");
 		snprintf(d.rank.node, sizeof(d.rank.node), "n1");
 		d.rank.rank = 3;
 		d.begin_unix_ns = FS_UNIX + 38 * FS_S;
 		d.end_unix_ns = FS_UNIX + 39 * FS_S;
-		if (own) /* says itself that it was slow */
+		for (int n = 0; n < 2 && own; n++) /* says itself that it was slow */
 			assert_true(fleet_window(fleet, &d, via, mono(now_s)));
+		if (!own) /* once, for another rank */
+			waits("n1", 3, 38);
 		run(&j, 56);
 		for (uint32_t i = 0; i < command_count; i++) {
 			if (commands[i].kind != WIRE_COMMAND_WINDOW)
 				continue;
-			asked++;
-			assert_int_equal(commands[i].rank, 3);
+			asked += commands[i].rank == 3;
+			waiting += commands[i].rank != 3;
+			node = commands[i].rank / 2;
 			assert_int_equal((int64_t)commands[i].begin_ns,
-					 36 * (int64_t)FS_S + j.node[1].mono_ns);
+					 36 * (int64_t)FS_S + j.node[node].mono_ns);
 			assert_int_equal((int64_t)commands[i].end_ns,
-					 40 * (int64_t)FS_S + j.node[1].mono_ns);
+					 40 * (int64_t)FS_S + j.node[node].mono_ns);
 		}
 		assert_int_equal(asked, !own);
+		assert_int_equal(waiting, !own); /* of the same time */
+		assert_int_equal(totals().commands_window, 2 * !own);
 		fs_fini(&j);
 	}
 }
