@@ -476,7 +476,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
 		       (d->flagged ? d->flagged : d->steps + 1.0);
 		m->accused.by_node_ns += each;
-		m->accused.ns += each;
+		m->accused.ns = fmax(m->accused.ns, m->accused.by_node_ns);
 	}
 	raise_to(&m->sent.collectives, d->collectives);
 	if (d->lost > m->sent.lost) {
@@ -609,8 +609,8 @@ static void accuse(struct incident *i, const struct finding_report *report)
 
 		if (!m)
 			continue;
-		if (m->accused.by_node_ns + ns > m->accused.ns)
-			m->accused.ns = m->accused.by_node_ns + ns;
+		/* its node compares the same ranks in the same steps: not a loss of its own */
+		m->accused.ns = fmax(m->accused.ns, ns);
 		widen(&m->accused.begin_unix_ns, &m->accused.end_unix_ns, report->begin_unix_ns,
 		      report->end_unix_ns);
 	}

@@ -89,7 +89,7 @@ struct excerpts {
 /* What others say that the rank lost. */
 struct accused {
 	double ns;			     /* by findings and by its node; 0: neither names it */
-	double by_node_ns;		     /* part of it by its node, which compares its ranks */
+	double by_node_ns;		     /* what its node says, which compares its ranks */
 	uint64_t begin_unix_ns, end_unix_ns; /* of the findings that name it; 0: none */
 };
 

@@ -1460,6 +1460,17 @@ static void each_rank_lost_what_the_finding_says_of_it(void **unused)
 	json_decref(j);
 }
 
+/* Its node compared the same steps: rank 5 did not lose twice as much, beside which rank 6 is little. */
+static void what_node_and_finding_say_of_a_rank_is_one_loss(void **unused)
+{
+	json_t *j;
+
+	window(5, WINDOW_PEER, 90);
+	j = found_both(12);
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	json_decref(j);
+}
+
 static void a_finding_does_not_give_the_loss_of_one_rank_to_another(void **unused)
 {
 	json_t *j = found_both(4);
@@ -2546,6 +2557,7 @@ int main(void)
 	    CASE(what_costs_little_beside_a_fault_is_none),
 	    CASE(who_lost_little_beside_a_fault_is_not_accused),
 	    CASE(each_rank_lost_what_the_finding_says_of_it),
+	    CASE(what_node_and_finding_say_of_a_rank_is_one_loss),
 	    CASE(a_finding_does_not_give_the_loss_of_one_rank_to_another),
 	    CASE(the_second_of_two_faults_has_its_node_and_signals),
 	    CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
