@@ -809,6 +809,9 @@ void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 	out->python_refused = p.python_refused;
 	memcpy(out->python_why, p.python_why, sizeof(out->python_why));
 	out->python_full = p.python_full;
+	out->mappings_dropped = p.mappings_dropped;
+	out->publish_full = p.publish_full;
+	out->scan_failed = p.scan_failed;
 	out->tables_refused = p.files_refused;
 	out->table_build_ns = p.worker_cpu_ns;
 	out->readers = p.readers;

@@ -28,7 +28,10 @@ struct sampler_stats {
 	uint64_t python_frames, python_failed; /* failed: incomplete walks */
 	uint64_t python_mismatch;	       /* samples whose Python and native stacks disagree */
 	uint64_t python_full; /* interpreters for which the kernel's map had no room */
-	uint64_t guessed;     /* samples that end with STACK_END_GUESSED */
+	/* mappings that have no room or no file; that could not be written to the kernel's map;
+	 * reads of a process's mappings that failed */
+	uint64_t mappings_dropped, publish_full, scan_failed;
+	uint64_t guessed; /* samples that end with STACK_END_GUESSED */
 	uint64_t early; /* samples that end with STACK_END_NO_TABLE because a table was still being
 		    * compiled */
 	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */

@@ -195,6 +195,22 @@ static const struct sampler_value sampler_values[] = {
 	  "Sleeps not kept because they were shorter than sampler.off_cpu_min."),
     VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
 	  "Long sleeps of which only one frame is known."),
+    VALUE("mappings_dropped_total", mappings_dropped, false,
+	  "Mappings of processes without room: stacks end there."),
+    VALUE("mappings_unpublished_total", publish_full, false,
+	  "Processes whose mappings did not fit the kernel's map: stacks end there."),
+    VALUE("scans_failed_total", scan_failed, false,
+	  "Reads of a process's mappings that failed: stacks end there."),
+    VALUE("switches_total", switch_records, false,
+	  "Times off the CPU of launch threads, each with a record."),
+    VALUE("switches_paced_total", switch_paced, false,
+	  "Times off the CPU without a record, because the thread had too many: summed."),
+    VALUE("switches_ring_full_total", switch_ring_full, false,
+	  "Times off the CPU without a record, because the ring was full: summed."),
+    VALUE("switches_no_room_total", switch_no_room, false,
+	  "Times off the CPU without a record, because a batch was full: summed."),
+    VALUE("switches_missed_total", switch_missed, false,
+	  "Switches of launch threads that the kernel did not report."),
     VALUE("table_bytes", table_bytes, true, "Memory of the unwind tables."),
     VALUE("map_bytes", map_bytes, true, "Memory of all BPF maps."),
 #undef VALUE
@@ -525,6 +541,9 @@ static void uplink_series(struct node *n, struct metrics *m)
 			(double)us.windows_dropped);
 	metrics_counter(m, "sysom_uplink_windows_rejected_total", "Windows the aggregator refused.",
 			(double)us.windows_rejected);
+	metrics_counter(m, "sysom_uplink_bad_replies_total",
+			"Answers of the aggregator that were not understood.",
+			(double)us.bad_replies);
 	metrics_counter(m, "sysom_uplink_retries_total", "Window requests that must be sent again.",
 			(double)us.retries);
 	metrics_counter(m, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
