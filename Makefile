@@ -132,7 +132,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-links bench-inference bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run package release image manifests scenarios
+	check-unit gpu-bundle fuzz-run package release image manifests scenarios serve-causes
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -231,7 +231,7 @@ bench-links: ## error of the link model on measured collectives, beside one leas
 bench-inference: ## a serving engine: stalls and contention found, false flags, bytes kept, TTFT and TPOT (root; BENCH_ARGS=--quick)
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
-	@python3 tests/bench/inference.py $(B) $(BENCH_ARGS)
+	@python3 tests/reap.py --ahead python3 tests/bench/inference.py $(B) $(BENCH_ARGS)
 bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside the paper's mode
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_peers $(B)/bin/sysom
@@ -246,6 +246,10 @@ scenarios: ## real faults in running jobs, judged by the verdict (root, about 90
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py
+serve-causes: ## root causes of slow inference in a serving engine, and what the verdict says (root, 12 minutes; ROWS="pad gil")
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(J) programs $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
+	@python3 tests/reap.py --ahead python3 tests/scenarios/serve_causes.py $(B) $(ROWS)
 
 causes: ## write the tables of docs/causes.md from model/causes.def and accounts.def
 	@tools/causes.py

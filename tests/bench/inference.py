@@ -7,7 +7,7 @@ with recorded arrivals and token counts.
           after a healthy stretch: how many are flagged, how many flags nothing explains, what is kept of the raw stream
   cost    time to first token and per output token with nothing, CPU side only, GPU side only and everything, in turn
 
-usage: inference.py BUILD [--quick] [--seed N] [--only detect|cost]"""
+usage: inference.py BUILD [--quick] [--rounds N] [--seed N] [--only detect|cost]"""
 import argparse
 import json
 import os
@@ -53,7 +53,7 @@ def start(stack, job, truth, options, more):
     env = dict(env, SIM_LIB=f"{B}/lib/sim", LC_ALL="C.UTF-8", **(stack.env if stack else {}), **more)
     run = [f"{B}/bin/sysom", "run", "--job", job, "--"] if stack else []
     return subprocess.Popen(run + [PYTHON, "sim/serve_sim.py", "--truth", truth, *options], env=env,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
 
 
 def end(job):
@@ -253,6 +253,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("build")
     p.add_argument("--quick", action="store_true", help="one trace, two loads, one round: about two minutes")
+    p.add_argument("--rounds", type=int, default=2, help="of the cost")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", choices=("detect", "cost"))
     p.add_argument("--keep", help="a new directory for recordings and truth files")
@@ -271,7 +272,7 @@ def main():
             print()
             score.tell()
         if o.only != "detect":
-            cost(work, (8, 64) if o.quick else (8, 32, 128, 256), 1 if o.quick else 2)
+            cost(work, (8, 64) if o.quick else (8, 32, 128, 256), 1 if o.quick else o.rounds)
     print(f"\n{time.monotonic() - began:.0f} s, load at the end {os.getloadavg()[0]:.1f}")
 
 

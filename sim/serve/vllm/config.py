@@ -16,7 +16,7 @@ class Fault:
     every: float = 0.0  # 0: once and lasting; else once in each such time
     size: float = 2.0
 
-    KINDS = ("slow", "kernel", "schedule", "sample", "spike", "ghost", "expert", "kv")
+    KINDS = ("slow", "kernel", "schedule", "sample", "spike", "ghost", "expert", "kv", "triton", "eager", "gil")
 
     @classmethod
     def parse(cls, text):

@@ -3,11 +3,14 @@
 import os
 import random
 import sys
+import threading
 import time
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../.."))
 
 import simgpu  # noqa: E402
+
+from triton.compiler.compiler import compile as triton_compile  # noqa: E402
 
 from vllm.config import Truth  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl_connector import NixlConnector  # noqa: E402
@@ -22,6 +25,14 @@ def make_ndarray_with_pad(rows, milliseconds):
     while time.thread_time_ns() < until:
         padded = [row + [0] * (64 - len(row)) for row in rows]
     return padded
+
+
+def collect_statistics(vllm_config, rank):
+    """A thread of the worker that computes in Python: the fault `gil`."""
+    total = 0
+    while vllm_config.acting("gil", rank):
+        for token in range(20000):
+            total += token & 7
 
 
 class GPUModelRunner:
@@ -52,6 +63,8 @@ class GPUModelRunner:
             self.kv_connector.start_load_kv(scheduler_output.kv_connector_metadata)
             received = self.kv_connector.get_finished(wait=not scheduler_output.num_scheduled_tokens)
         self._update_states(scheduler_output)
+        if self.vllm_config.acting("gil", self.rank) and threading.active_count() < 3:
+            threading.Thread(target=collect_statistics, args=(self.vllm_config, self.rank), daemon=True).start()
         if not scheduler_output.num_scheduled_tokens:
             return ModelRunnerOutput([], [], received)
         req_ids = self._prepare_inputs(scheduler_output)
@@ -94,7 +107,20 @@ class GPUModelRunner:
             ("mlp" in name and config.acting("expert", self.rank))
         if fault:
             slow = fault.size
-        self.gpu.kernel(name, ns * slow * (1 + 0.004 * self.rng.gauss(0, 1)), grid)
+        ns *= slow * (1 + 0.004 * self.rng.gauss(0, 1))
+        fault = config.acting("eager", self.rank)
+        if fault:
+            self._forward_eager(name, ns, fault.size)
+        else:
+            self.gpu.kernel(name, ns, grid)
+
+    def _forward_eager(self, name, ns, milliseconds):
+        """Operator by operator, without a graph and unfused: ten small kernels for one, each dispatched by Python."""
+        for i in range(10):
+            until = time.thread_time_ns() + int(milliseconds * 1e5)
+            while time.thread_time_ns() < until:
+                pass
+            self.gpu.kernel(f"eager_op{i}_{name}", ns / 10, (32, 1, 1))
 
     def _model_forward(self, scheduler_output):
         config, tokens = self.vllm_config, scheduler_output.total_num_scheduled_tokens
@@ -103,6 +129,9 @@ class GPUModelRunner:
         layer = (config.base_ns + tokens * config.token_ns) / config.layers
         attention = (context * config.context_ns) / config.layers + 0.1 * layer
         blocks = -(-tokens // 64)
+        fault = config.acting("triton", self.rank)
+        if fault:
+            triton_compile("embedding_kernel", fault.size)
         self.gpu.kernel("embedding_kernel(float*, long const*)", 20_000)
         for _ in range(config.layers):
             self._kernel("gemm_f16_128x128_tn(qkv)", 0.25 * layer, (8 * blocks, 1, 1))
