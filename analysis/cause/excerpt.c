@@ -36,6 +36,7 @@
  * whole. */
 #define ALIKE_PART 10u
 #define ALIKE_MIN  3u
+#define PHASES_MAX 8u
 #define TABLE_MAX  2048u /* names per table */
 
 struct part {
@@ -169,6 +170,9 @@ struct parts {
  * left out. */
 struct choice {
 	uint32_t slow; /* flag of the slow steps; 0: all are slow */
+	/* only steps of this phase: prefill is no reference for decode */
+	bool of_phase;
+	uint32_t phase;
 	/* fewest launches of a whole step; before a lasting change steps may have less work */
 	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
@@ -200,6 +204,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	bool slow = is_slow(s, c);
 
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
+	    (c->of_phase && s->step.phase != c->phase) ||
 	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
 	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
@@ -280,10 +285,42 @@ static struct choice choose_alike(const struct window *w)
 	return n >= ALIKE_MIN ? alike : all;
 }
 
+/* The phase in which the slow steps lost most, if enough of its steps are healthy. */
+static void choose_phase(const struct window *w, struct choice *c)
+{
+	struct choice of = *c;
+	uint32_t phase[PHASES_MAX], count = 0, healthy = 0;
+	double lost_ns[PHASES_MAX] = {0}, most = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		uint32_t at = 0;
+
+		while (at < count && phase[at] != w->steps[i].step.phase)
+			at++;
+		if (at == PHASES_MAX || part_of(&w->steps[i], c) != PART_SLOW)
+			continue;
+		count += at == count;
+		phase[at] = w->steps[i].step.phase;
+		lost_ns[at] += fmax(window_step_lost_ns(&w->steps[i]), 0);
+	}
+	for (uint32_t at = 0; at < count; at++)
+		if (lost_ns[at] > most) {
+			most = lost_ns[at];
+			of.phase = phase[at];
+		}
+	of.of_phase = true;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		healthy += part_of(&w->steps[i], &of) == PART_HEALTHY;
+	if (most > 0 && healthy >= ALIKE_MIN)
+		*c = of;
+}
+
 static struct choice choose(const struct window *w)
 {
 	struct choice c = choose_alike(w);
 
+	if (c.slow)
+		choose_phase(w, &c);
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
 }
