@@ -28,6 +28,8 @@ sys.path[:0] = [HERE, os.path.join(HERE, "../../../sim")]
 import rank_faults  # noqa: E402
 import simgpu  # noqa: E402
 
+LAUNCH_BLOCKING = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"  # the simulated driver does not know it
+
 LAYERS = 8
 READ_BYTES = 64 << 10  # a batch, read directly
 BLOCK_BYTES = 256 << 10
@@ -268,6 +270,8 @@ class Rank:
         if w.batch != 1:
             grid = (max(1, round(grid[0] * w.batch)), *grid[1:])
         self.gpu.kernel(name, ns, grid, block, stream)
+        if LAUNCH_BLOCKING:
+            self.gpu.synchronize()
 
     def step(self, step):
         w, gpu = self.work, self.gpu
