@@ -55,7 +55,7 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 		return term_safe(id, columns);
 	if (!*name && !*what)
 		return term_safe(others[kind], columns);
-	if (kind == LEDGER_COMPUTE && !kernel_name_parse(&k, name))
+	if (kind == LEDGER_COMPUTE && !strncmp(name, "_Z", 2) && !kernel_name_parse(&k, name))
 		name = k.base;
 	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
 	kernel_name_free(&k);

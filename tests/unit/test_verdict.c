@@ -307,6 +307,28 @@ static void steps_of_other_work_are_no_reference(void **unused)
 	}
 }
 
+/* Prefill (phase 1) launches as many kernels as decode. Without three healthy steps of the phase that lost
+ * most, steps of both count. */
+static void slow_steps_are_compared_within_their_phase(void **unused)
+{
+	(void)unused;
+	for (uint32_t of_phase = 2; of_phase <= 3; of_phase++) {
+		static struct made m;
+		struct excerpt *p;
+
+		make(&m, 5, WINDOW_SELF, 1, 40);
+		for (uint32_t i = 0; i < STEPS; i++)
+			m.steps[i].step.phase = i < HEALTHY ? i < of_phase : i < STEPS - 2;
+		p = excerpt_make(&m.w, NULL, NULL);
+		stack_batch_fini(&m.w.stacks);
+		assert_int_equal(excerpt_steps(p, true), of_phase == 3 ? 3 : HEALTHY);
+		assert_int_equal(excerpt_steps(p, false),
+				 STEPS - HEALTHY - (of_phase == 3 ? 2 : 0));
+		assert_int_equal(excerpt_ledger(p, true)->steps, excerpt_steps(p, true));
+		excerpt_drop(p);
+	}
+}
+
 /* Two steps of twenty, for which the disk was slow. */
 static void make_moment(struct made *m, uint32_t reason)
 {
@@ -2525,6 +2547,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
 	    CASE(steps_of_other_work_are_no_reference),
+	    CASE(slow_steps_are_compared_within_their_phase),
 	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
 	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
 	    CASE(leaves_out_steps_that_were_cut_in_two),
