@@ -36,12 +36,20 @@ int request_table_open(struct request_table **out, const struct request_config *
 	return 0;
 }
 
+static void free_engine(struct request_table *t, uint32_t process)
+{
+	if (t->engine[process])
+		idmap_fini(&t->engine[process]->top);
+	free(t->engine[process]);
+	t->engine[process] = NULL;
+}
+
 void request_table_close(struct request_table *t)
 {
 	if (!t)
 		return;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		free(t->engine[i]);
+		free_engine(t, i);
 	idmap_fini(&t->by_id);
 	free(t->request);
 	free(t);
@@ -400,8 +408,7 @@ void request_table_drop(struct request_table *t, uint32_t process)
 {
 	struct request_job_state *j;
 
-	free(t->engine[process]);
-	t->engine[process] = NULL;
+	free_engine(t, process);
 	if (!t->job_of[process])
 		return;
 	j = &t->job[t->job_of[process] - 1];

@@ -7,7 +7,7 @@
 #include "base/idmap.h"
 #include "node/requests/request_table.h"
 
-/* Requests in open spans of one process: a batch is at most some thousand. */
+/* Requests in open spans of one process: a batch is at most some thousand. A power of two. */
 #define PARTS_MAX 4096u
 /* Steps of an engine to look for a slow one in: a minute of 20 ms. */
 #define STEPS_MAX  4096u
@@ -16,7 +16,8 @@
 struct part {
 	uint64_t begin_ns, id;
 	uint32_t name, thread, tokens;
-	bool done;
+	uint32_t age, below; /* numbers in the order of arrival: its own, the thread's one before */
+	bool done, open;     /* open: its span has not ended */
 };
 
 /* What is known of a process that names requests. */
@@ -27,8 +28,10 @@ struct request_engine {
 	uint32_t planned;		     /* steps without any other name */
 	struct request_step step[STEPS_MAX]; /* ring */
 	uint32_t steps;			     /* ever */
+	/* The latest ones: a ring, and in it a stack per thread, as the spans of a thread nest. */
 	struct part part[PARTS_MAX];
-	uint32_t parts;
+	uint32_t parts;	  /* ever; wraps */
+	struct idmap top; /* thread -> place of its latest open part; no entry: it has none */
 };
 
 struct request_list {

@@ -221,41 +221,82 @@ static void on_part(struct request_table *t, struct request_engine *e, const str
 	request_table_touch(t, r);
 }
 
-/* Takes the parts of this span out of those that wait, and those of spans inside it that were never
- * seen to end. Returns the number of its own, which are in t->own. */
+/* ---- parts that wait for the end of their span ---- */
+
+/* The part below in its thread's stack; NULL: none, or it had to make room. */
+static struct part *below(struct request_engine *e, const struct part *p)
+{
+	struct part *q = &e->part[p->below % PARTS_MAX];
+
+	return q->open && q->age == p->below ? q : NULL;
+}
+
+static struct part *top_of(struct request_engine *e, uint32_t thread)
+{
+	uint32_t at = idmap_get(&e->top, thread);
+
+	return at != IDMAP_NONE ? &e->part[at] : NULL;
+}
+
+/* 0, -ENOMEM */
+static int set_top(struct request_engine *e, uint32_t thread, const struct part *p)
+{
+	if (p)
+		return idmap_put(&e->top, thread, (uint32_t)(p - e->part));
+	idmap_remove(&e->top, thread);
+	return 0;
+}
+
+/* The place for the next part; the oldest one makes room, also one whose span never ends. */
+static struct part *part_place(struct request_engine *e, struct request_stats *stats)
+{
+	struct part *p = &e->part[e->parts % PARTS_MAX];
+
+	if (!p->open)
+		return p;
+	stats->parts_lost++;
+	p->open = false;
+	if (top_of(e, p->thread) == p)
+		set_top(e, p->thread, NULL);
+	return p;
+}
+
+/* Takes the parts of this span, and those of spans inside it that were never seen to end, from the
+ * top of the thread's stack. Returns the number of its own, which are the last ones of t->own. */
 static uint32_t take_parts(struct request_table *t, struct request_engine *e,
 			   const struct record *r, struct request_stats *stats)
 {
-	uint32_t kept = 0, count = 0;
+	struct part *p = top_of(e, r->thread);
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < e->parts; i++) {
-		const struct part *p = &e->part[i];
-
-		if (p->thread != r->thread || p->begin_ns < r->begin_ns)
-			e->part[kept++] = *p;
-		else if (p->name == r->name && p->begin_ns == r->begin_ns)
-			t->own[count++] = *p;
+	if (!p)
+		return 0;
+	for (; p && p->begin_ns >= r->begin_ns; p = below(e, p)) {
+		p->open = false;
+		if (p->name == r->name && p->begin_ns == r->begin_ns)
+			t->own[PARTS_MAX - ++count] = *p;
 		else
 			stats->parts_lost++;
 	}
-	e->parts = kept;
+	set_top(e, r->thread, p);
 	return count;
 }
 
 static void on_parts(struct request_table *t, struct request_engine *e, struct span *s,
 		     uint32_t count)
 {
+	const struct part *own = &t->own[PARTS_MAX - count];
 	struct request_step whole = {0};
 	uint64_t tokens = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		tokens += t->own[i].tokens;
+		tokens += own[i].tokens;
 	s->step_tokens = tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
 	s->batch = count;
 	if (!s->client && tokens)
 		engine_names(e, s);
 	for (uint32_t i = 0; i < count; i++)
-		on_part(t, e, s, &t->own[i], &whole);
+		on_part(t, e, s, &own[i], &whole);
 	if (whole.begin_ns)
 		remember(e, &whole);
 }
@@ -325,9 +366,11 @@ static void add_part(struct request_table *t, uint32_t process, const struct rec
 	struct request_stats *stats = &t->job[t->job_of[process] - 1].stats;
 	struct request_engine *e = t->engine[process];
 
+	struct part *p, *top;
+
 	if (!e)
 		e = t->engine[process] = calloc(1, sizeof(*e));
-	if (!e || e->parts == PARTS_MAX || !r->key) {
+	if (!e || !r->key) {
 		stats->parts_lost++;
 		return;
 	}
@@ -335,12 +378,22 @@ static void add_part(struct request_table *t, uint32_t process, const struct rec
 		stats->bad++;
 		return;
 	}
-	e->part[e->parts++] = (struct part){.begin_ns = r->begin_ns,
-					    .id = r->key,
-					    .name = r->name,
-					    .thread = r->thread,
-					    .tokens = (uint32_t)r->bytes,
-					    .done = r->flags & RECORD_FLAG_DONE};
+	p = part_place(e, stats);
+	top = top_of(e, r->thread);
+	*p = (struct part){.begin_ns = r->begin_ns,
+			   .id = r->key,
+			   .name = r->name,
+			   .thread = r->thread,
+			   .tokens = (uint32_t)r->bytes,
+			   .age = e->parts,
+			   .below = top ? top->age : e->parts,
+			   .done = r->flags & RECORD_FLAG_DONE};
+	if (set_top(e, r->thread, p)) {
+		stats->parts_lost++;
+		return;
+	}
+	p->open = true;
+	e->parts++;
 }
 
 void request_table_record(struct request_table *t, uint32_t process, const struct record *r)
@@ -362,9 +415,9 @@ void request_table_record(struct request_table *t, uint32_t process, const struc
 		return;
 	}
 	stats = &t->job[t->job_of[process] - 1].stats;
-	if (r->kind != RECORD_SPAN || (!r->key && !(e && e->parts)))
+	if (r->kind != RECORD_SPAN || (!r->key && !e))
 		return;
-	count = e && e->parts ? take_parts(t, e, r, stats) : 0;
+	count = e ? take_parts(t, e, r, stats) : 0;
 	if (!s.client && r->func != PROCESS_ENGINE)
 		return;
 	if (r->end_ns < r->begin_ns || !r->begin_ns) {

@@ -465,6 +465,29 @@ static void parts_whose_span_was_lost_go_with_the_one_around_them(void **state)
 	assert_int_equal(stats(t).parts_lost, 1 + 5000 - 4096);
 }
 
+/* As when the ring was full: the ends of many spans are lost, on threads that end and on one that goes
+ * on. */
+static void parts_whose_spans_never_end_make_room(void **state)
+{
+	struct request_table *t = *state;
+	struct record r = {
+	    .kind = RECORD_SPAN_REQUEST, .flags = RECORD_FLAG_PYTHON, .name = PLAN, .bytes = 10};
+
+	for (uint32_t i = 0; i < 20000; i++) {
+		r.thread = i & 1 ? 2 + i : 1;
+		r.key = 1000 + i;
+		r.begin_ns = r.end_ns = T0 + i * 1000;
+		request_table_record(t, ENGINE, &r);
+	}
+	about(t, API, 7, 100, 101, 10);
+	HANDLES(t, ENGINE, PLAN, 110, 111, {7, 10, false}, {8, 10, false});
+	HANDLES(t, ENGINE, RESULT, 119, 120, {7, 10, false}, {8, 10, false});
+	assert_non_null(find(t, 7));
+	assert_ms(find(t, 7)->scheduled_ns, 110);
+	assert_ms(find(t, 7)->first_ns, 120);
+	assert_int_equal(stats(t).parts_lost, 20000 - 4096 + 4);
+}
+
 static void the_job_with_most_requests_gives_way(void **state)
 {
 	struct request_table *t = *state;
@@ -578,6 +601,7 @@ int main(void)
 	    T(an_id_may_come_again_after_its_end),
 	    T(impossible_counts_and_times_are_left_out),
 	    T(parts_whose_span_was_lost_go_with_the_one_around_them),
+	    T(parts_whose_spans_never_end_make_room),
 	    T(the_job_with_most_requests_gives_way),
 	    T(a_beat_has_what_is_new_and_what_is_open),
 	    T(any_records_leave_the_table_whole),
