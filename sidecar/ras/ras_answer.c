@@ -17,7 +17,8 @@
 
 #define HASH_BYTES     24 /* shown of a communicator's hash */
 #define FUNCTION_BYTES 24
-#define IN_PROGRESS    7 /* ncclInProgress: an async_error that is none */
+#define FUNCTIONS_MAX  16 /* NCCL has eight */
+#define IN_PROGRESS    7  /* ncclInProgress: an async_error that is none */
 #define NUMBER_MAX     1e15
 
 /* Printable ASCII only: the text goes to logs and terminals. */
@@ -58,49 +59,70 @@ static void hash_of(const json_t *comm, char out[HASH_BYTES])
 	snprintf(out, HASH_BYTES, "%s", jsonget_text(comm, "hash"));
 }
 
-static double entered(const json_t *rank, const char *function)
+/* How often the ranks of a communicator entered one function. */
+struct entries {
+	const char *function;
+	double most, least;
+	json_int_t who; /* the rank that is furthest behind */
+};
+
+static void count_entries(struct ras_report *r, struct entries *list, uint32_t *used,
+			  const json_t *rank)
 {
-	return number(json_object_get(rank, "collective_counts"), function);
+	const char *function;
+	json_t *count;
+
+	json_object_foreach (json_object_get(rank, "collective_counts"), function, count) {
+		double n = json_number_value(count);
+		uint32_t i = 0;
+
+		if (!(n >= 0 && n <= NUMBER_MAX))
+			continue;
+		while (i < *used && strcmp(list[i].function, function))
+			i++;
+		if (i == FUNCTIONS_MAX) {
+			r->findings_cut++;
+			continue;
+		}
+		if (i == *used)
+			list[(*used)++] = (struct entries){function, -1, NUMBER_MAX + 1, -1};
+		if (n > list[i].most)
+			list[i].most = n;
+		if (n >= list[i].least)
+			continue;
+		list[i].least = n;
+		list[i].who = (json_int_t)number(rank, "rank");
+	}
 }
 
-/* The rank that is furthest behind in one function. */
-static void look_behind(struct ras_report *r, const json_t *ranks, const char *function,
-			const char *hash)
+/* Reads each rank once: a report may have any number of ranks and functions. */
+static void look_behind(struct ras_report *r, const json_t *ranks, const char *hash)
 {
-	double most = 0, least = NUMBER_MAX;
-	unsigned behind = 0;
-	json_int_t who = -1;
+	struct entries list[FUNCTIONS_MAX];
+	uint32_t used = 0;
 	json_t *rank;
 	char text[256];
 	size_t i;
 
 	json_array_foreach (ranks, i, rank)
-		most = entered(rank, function) > most ? entered(rank, function) : most;
-	json_array_foreach (ranks, i, rank) {
-		double n = entered(rank, function);
+		count_entries(r, list, &used, rank);
+	for (uint32_t k = 0; k < used; k++) {
+		const struct entries *e = &list[k];
 
-		if (n < 0 || n >= most)
+		if (e->least >= e->most)
 			continue;
-		behind++;
-		if (n < least) {
-			least = n;
-			who = (json_int_t)number(rank, "rank");
-		}
+		snprintf(text, sizeof(text),
+			 "rank %" JSON_INTEGER_FORMAT " of %s entered %.*s %.0f times, others %.0f",
+			 e->who, hash, FUNCTION_BYTES, e->function, e->least, e->most);
+		put_finding(r, RAS_MISMATCH, text);
 	}
-	if (!behind)
-		return;
-	snprintf(text, sizeof(text),
-		 "rank %" JSON_INTEGER_FORMAT " of %s entered %.*s %.0f times, others %.0f", who,
-		 hash, FUNCTION_BYTES, function, least, most);
-	put_finding(r, RAS_MISMATCH, text);
 }
 
 static void look_at_ranks(struct ras_report *r, const json_t *comm, const uint32_t *pids,
 			  uint32_t pid_count)
 {
-	json_t *ranks = json_object_get(comm, "ranks"), *rank, *count;
+	json_t *ranks = json_object_get(comm, "ranks"), *rank;
 	char hash[HASH_BYTES], text[256];
-	const char *function;
 	size_t i;
 
 	hash_of(comm, hash);
@@ -117,9 +139,7 @@ static void look_at_ranks(struct ras_report *r, const json_t *comm, const uint32
 		if (json_is_true(json_object_get(status, "abort_flag")))
 			put_finding(r, RAS_ABORTED, text);
 	}
-	json_object_foreach (json_object_get(json_array_get(ranks, 0), "collective_counts"),
-			     function, count)
-		look_behind(r, ranks, function, hash);
+	look_behind(r, ranks, hash);
 }
 
 static void look_at_missing(struct ras_report *r, const json_t *comm, const uint32_t *pids,

@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -132,6 +134,33 @@ static void keeps_a_few_findings_of_many(void **unused)
 	free(text);
 }
 
+/* 4 MiB of the worst kind: one rank has many functions, and there are many ranks. */
+static void many_functions_and_ranks_cost_no_product_of_both(void **unused)
+{
+	size_t room = LIMIT_RAS_BYTES, at;
+	char *text = malloc(room);
+	clock_t begin;
+
+	at = (size_t)snprintf(text, room,
+			      "{\"communicators\":[{\"hash\":\"x\",\"ranks\":"
+			      "[{\"rank\":1,\"collective_counts\":{\"AllReduce\":9");
+	for (int i = 0; i < 60000; i++)
+		at += (size_t)snprintf(text + at, room - at, ",\"x%d\":1", i);
+	at += (size_t)snprintf(text + at, room - at,
+			       "}},{\"rank\":2,\"collective_counts\":{\"AllReduce\":3}}");
+	while (at < room - 100)
+		at += (size_t)snprintf(text + at, room - at, ",[]");
+	at += (size_t)snprintf(text + at, room - at, "]}]}");
+	begin = clock();
+	assert_int_equal(ras_answer_read(text, at, NULL, 0, &r), 0);
+	assert_true(clock() - begin < 10 * CLOCKS_PER_SEC);
+	assert_true(r.ranks > 1000000);
+	assert_int_equal(r.finding_count, 1);
+	assert_string_equal(r.finding[0].text, "rank 2 of x entered AllReduce 3 times, others 9");
+	assert_int_equal(r.findings_cut, 60000 + 1 - 16);
+	free(text);
+}
+
 /* ---- the conversation ---- */
 
 struct server {
@@ -227,6 +256,7 @@ int main(void)
 	    cmocka_unit_test(reads_the_text_of_older_versions),
 	    cmocka_unit_test(nonsense_is_no_answer),
 	    cmocka_unit_test(keeps_a_few_findings_of_many),
+	    cmocka_unit_test(many_functions_and_ranks_cost_no_product_of_both),
 	    cmocka_unit_test(asks_as_ncclras_does),
 	    cmocka_unit_test(a_service_that_is_no_ras_is_told_apart),
 	};
