@@ -30,6 +30,7 @@
 #define LIMIT_SPAN_NVTX	       64u    /* patterns of NVTX texts; each costs at each range */
 #define LIMIT_SPAN_TEXT_BYTES  160u   /* a name, or MODULE:CLASS.METHOD */
 #define LIMIT_SPAN_PARTS       8u     /* names in a dotted one */
+#define LIMIT_SPAN_ID_CHARS    256    /* a request's id */
 #define LIMIT_SPAN_ITEMS       1024u  /* requests of one span, or items that a value adds up */
 #define LIMIT_SPAN_TABLE_BYTES 65536u /* all catalogues, compiled */
 /* Values in the work vector of an explicit step. */

@@ -39,8 +39,9 @@ struct tracer_thread {
 	uint32_t spans;	     /* nesting depth of NVTX and API spans */
 	uint32_t open_count; /* Python spans, for python/ */
 	const void *open[TRACER_OPEN_MAX];
-	uint64_t open_t[TRACER_OPEN_MAX]; /* when each began */
-	const void *step_key;		  /* the function that is the current step; NULL: none is */
+	uint64_t open_t[TRACER_OPEN_MAX];    /* when each began */
+	uint32_t open_more[TRACER_OPEN_MAX]; /* calls of the same function inside, not recorded */
+	const void *step_key; /* the function that is the current step; NULL: none is */
 	uint32_t step_depth;
 	uint64_t context;		    /* last CUcontext that was reported */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */

@@ -22,12 +22,17 @@ bool python_find_root(const char *module)
 static bool still_importing(struct py_object *dict)
 {
 	struct py_object *spec = python_api_item(dict, "__spec__");
-	struct py_object *busy = spec ? python_api_field(spec, "_initializing") : NULL;
+	struct py_object *name = python_api.PyUnicode_InternFromString("_initializing");
+	/* the job may have set any object as __spec__ */
+	struct py_object *busy = spec && name ? python_api_attr(spec, name) : NULL;
 	bool yes = busy && python_api_is(busy, python_api.PyBool_Type) &&
 		   python_api.PyObject_IsTrue(busy) == 1;
 
 	if (busy)
 		python_api.Py_DecRef(busy);
+	if (name)
+		python_api.Py_DecRef(name);
+	python_api.PyErr_Clear();
 	return yes;
 }
 

@@ -180,12 +180,29 @@ static bool push_requests(struct tracer_thread *t, const struct python_hook *h, 
 	return p.continues;
 }
 
+/* 1 + the innermost open span of `key`; 0: none is open. */
+static uint32_t open_find(const struct tracer_thread *t, const void *key)
+{
+	uint32_t i = t->open_count;
+
+	while (i > 0 && t->open[i - 1] != key)
+		i--;
+	return i;
+}
+
 static void open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
 {
-	if (t->open_count == TRACER_OPEN_MAX)
+	if (t->open_count == TRACER_OPEN_MAX) {
+		uint32_t i = open_find(t, key);
+
+		/* its end is not that of the span which is recorded */
+		if (i)
+			t->open_more[i - 1]++;
 		return;
+	}
 	m->depth = (uint16_t)t->open_count;
 	t->open_t[t->open_count] = m->t;
+	t->open_more[t->open_count] = 0;
 	t->open[t->open_count++] = key;
 	span_push_mark(t, EVENT_SPAN_BEGIN, m);
 }
@@ -193,18 +210,19 @@ static void open_push(struct tracer_thread *t, const void *key, struct span_mark
 /* When the innermost open span of `key` began; 0: none is open. */
 static uint64_t open_begin(const struct tracer_thread *t, const void *key)
 {
-	for (uint32_t i = t->open_count; i-- > 0;)
-		if (t->open[i] == key)
-			return t->open_t[i];
-	return 0;
+	uint32_t i = open_find(t, key);
+
+	return i && !t->open_more[i - 1] ? t->open_t[i - 1] : 0;
 }
 
 static void open_pop(struct tracer_thread *t, const void *key, const struct span_mark *m)
 {
-	uint32_t i = t->open_count;
+	uint32_t i = open_find(t, key);
 
-	while (i > 0 && t->open[i - 1] != key)
-		i--;
+	if (i && t->open_more[i - 1]) {
+		t->open_more[i - 1]--;
+		return;
+	}
 	while (i > 0 && t->open_count >= i) {
 		struct span_mark end = t->open_count == i ? *m : (struct span_mark){.t = m->t};
 

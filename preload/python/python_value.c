@@ -174,16 +174,19 @@ static bool items_next(struct items *i, struct py_object **key, struct py_object
 
 /* ---- from objects to numbers ---- */
 
-/* The length of an object whose length is no code of the job's; -1. */
+static bool is_container(struct py_object *o)
+{
+	return python_api_is(o, python_api.PyList_Type) ||
+	       python_api_is(o, python_api.PyTuple_Type) ||
+	       python_api_is(o, python_api.PyDict_Type) || python_api_is(o, python_api.PySet_Type);
+}
+
+/* Of other types, also built-in ones (weakref.proxy, mappingproxy), it may be code of the job; -1. */
 static double length_of(struct py_object *o)
 {
-	const struct python_api *p = &python_api;
-
-	if (!python_api_is(o, p->PyList_Type) && !python_api_is(o, p->PyDict_Type) &&
-	    !python_api_is(o, p->PyTuple_Type) && !python_api_is(o, p->PySet_Type) &&
-	    !python_api_is(o, p->PyUnicode_Type) && p->PyType_GetFlags(o->type) & PY_FLAG_HEAPTYPE)
-		return -1;
-	return (double)p->PyObject_Size(o);
+	return is_container(o) || python_api_is(o, python_api.PyUnicode_Type)
+		   ? (double)python_api.PyObject_Size(o)
+		   : -1;
 }
 
 static double number_of(struct py_object *o)
@@ -198,14 +201,9 @@ static double number_of(struct py_object *o)
 /* What an item counts: itself, or how much it contains; -1. */
 static double weight_of(struct py_object *o)
 {
-	const struct python_api *p = &python_api;
-
 	if (is_none(o))
 		return 0;
-	return python_api_is(o, p->PyList_Type) || python_api_is(o, p->PyTuple_Type) ||
-		       python_api_is(o, p->PyDict_Type) || python_api_is(o, p->PySet_Type)
-		   ? length_of(o)
-		   : number_of(o);
+	return is_container(o) ? length_of(o) : number_of(o);
 }
 
 /* The sum of the items, or the number of those that are 1; -1. */
@@ -260,12 +258,14 @@ float python_value_number(const struct python_value *v, const struct python_argu
 
 /* ---- requests ---- */
 
+/* 0: no text, or too long: both the hash and the UTF-8 that the interpreter keeps would cost. */
 static uint64_t hash_of(struct py_object *o)
 {
 	const char *text = NULL;
 	ptrdiff_t bytes = 0;
 
-	if (python_api_is(o, python_api.PyUnicode_Type))
+	if (python_api_is(o, python_api.PyUnicode_Type) &&
+	    python_api.PyObject_Size(o) <= LIMIT_SPAN_ID_CHARS)
 		text = python_api.PyUnicode_AsUTF8AndSize(o, &bytes);
 	if (!text)
 		python_api.PyErr_Clear();
@@ -278,8 +278,11 @@ uint64_t python_value_request(const struct python_value *v, const struct python_
 	struct py_object *o = object_of(v, a, returned);
 	uint64_t id = o ? hash_of(o) : 0;
 
-	if (o)
-		python_api.Py_DecRef(o);
+	if (!o)
+		return 0;
+	if (!id && !is_none(o))
+		refuse();
+	python_api.Py_DecRef(o);
 	return id;
 }
 

@@ -20,6 +20,7 @@ import types
 import weakref
 
 import spanned.engine as engine
+import spanned.strange as strange
 import _json  # noqa: F401: ... or after it is imported
 import _testcapi  # noqa: F401
 
@@ -45,7 +46,11 @@ def see_calls():
         engine.forward()
     except TypeError as error:
         show("wrong call", error)
-    engine.hostile(engine.Hostile())
+    thing, own = engine.Hostile(), engine.OwnDict(a=1)
+    engine.hostile(thing)
+    engine.hostile(weakref.proxy(thing))
+    engine.hostile(types.MappingProxyType(own))
+    engine.forward(1, request="x" * 1000000)
     for counts in ({"a": 300, "b": 1}, {"a": 1, "b": 1, "c": [7]}, {"a": 20, "b": [1, 2], "c": ()}):
         engine.planned(counts, (5, 6, [1, 2]))
     engine.planned({str(i): 2 for i in range(1500)})
@@ -53,8 +58,9 @@ def see_calls():
     engine.planned(engine.OwnDict(a=1), hidden=[engine.Hostile()])
     engine.planned(["listed", "names", 5], None)
     show("answered", len(engine.answered(["r0", "r1", "r2", "r3"])), len(engine.answered([])))
+    show("strange", strange.strange())
     show("looked at", engine.calls_of_hostile)
-    show("depth", engine.recursive(60))
+    show("depth", engine.recursive(60), engine.deep(60))
 
 
 def see_errors():

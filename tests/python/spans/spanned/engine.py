@@ -64,6 +64,17 @@ def recursive(n):
     return 0 if n == 0 else 1 + recursive(n - 1)
 
 
+def beneath():
+    return None
+
+
+def deep(n):
+    if n:
+        deep(n - 1)
+    if n in (30, 50):
+        beneath()
+
+
 def failing(n):
     if n:
         return failing(n - 1)
@@ -117,6 +128,10 @@ class Answer:
 
 class OwnDict(dict):
     """Iterating it runs code of the job."""
+    def __len__(self):
+        calls_of_hostile.append("len")
+        return super().__len__()
+
     def __iter__(self):
         calls_of_hostile.append("iter")
         return super().__iter__()
