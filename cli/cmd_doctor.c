@@ -239,6 +239,19 @@ static void check_capabilities(struct doctor *d, const struct client *c)
 	json_decref(j);
 }
 
+static void check_serving(struct doctor *d, const struct client *c)
+{
+	struct client_error e;
+	json_t *status = NULL, *requests = NULL;
+
+	if (!client_json(c, "GET", "/api/v1/status", &status, &e))
+		doctor_spans_check(d, status);
+	if (!client_json(c, "GET", "/api/v1/requests", &requests, &e))
+		doctor_requests_check(d, requests);
+	json_decref(status);
+	json_decref(requests);
+}
+
 /* --state-dir, else the running sysomd's directory, else its default. */
 static const char *state_dir(const struct options *o)
 {
@@ -286,6 +299,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		check_os_signals(d, &c);
 		check_capabilities(d, &c);
 		check_symbols(d, &c);
+		check_serving(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,

@@ -72,6 +72,15 @@ const char *process_unknown_variable(const struct process *p)
 	return at ? at + strlen(key) : "";
 }
 
+uint32_t process_spans_bad_line(const struct process *p)
+{
+	static const char key[] = " spans=bad:";
+	const char *at = strstr(p->libs, key);
+	unsigned long line = at ? strtoul(at + strlen(key), NULL, 10) : 0;
+
+	return line < UINT32_MAX ? (uint32_t)line : 0;
+}
+
 /* ---- join's sink ---- */
 
 static void record(struct process *p);

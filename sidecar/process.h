@@ -26,6 +26,8 @@ uint64_t process_events(const struct process *p);
 const struct join_stats *process_join_stats(const struct process *p);
 /* A SYSOM_ variable in the environment of the job that nothing reads; "": none. */
 const char *process_unknown_variable(const struct process *p);
+/* The line at which the process refused its catalogue of spans; 0: it did not. */
+uint32_t process_spans_bad_line(const struct process *p);
 /* Losses by cause, through fn. */
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);

@@ -130,6 +130,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	buf_puts(b, "}");
 	models_json(p, b);
 	json_text_append(b, ",\"unknown_variable\":", process_unknown_variable(p));
+	buf_printf(b, ",\"spans_bad_line\":%u", process_spans_bad_line(p));
 	window_pod_json(&p->id.pod, b);
 	buf_printf(b, ",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <jansson.h>
+
 #include "cli/options.h"
 
 enum doctor_state { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
@@ -37,6 +39,9 @@ void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);
 void doctor_sampler_check(struct doctor *d);
+/* status, requests: of the running sysomd; NULL: unknown */
+void doctor_spans_check(struct doctor *d, const json_t *status);
+void doctor_requests_check(struct doctor *d, const json_t *requests);
 /* Prints the cluster's nodes and the store's quotas; an exit status. */
 int doctor_cluster(const struct options *o);
 

@@ -501,6 +501,8 @@ bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job)
 {
+	const struct request_stats *s = &t->job[at].stats;
+
 	*job = t->job[at].name;
-	return t->job[at].used ? &t->job[at].stats : NULL;
+	return t->job[at].used || s->bad || s->parts_lost ? s : NULL;
 }

@@ -112,7 +112,8 @@ const char *request_table_job(const struct request_table *t, const struct reques
  * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
-/* Sums since open, of a job that is at that place; NULL: as above. */
+/* Sums since open, of a job that is at that place; NULL: no such job, or it had no request and no part
+ * of one. */
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job);
 

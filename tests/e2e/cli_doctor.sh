@@ -44,6 +44,16 @@ is "the library loads" line "preload loads" ok
 is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
 is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
 is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
+is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 processes have a file in SYSOM_SPANS that is refused, as 76 (train.py) at line 3"
+is "values of spans that are of no use are a warning" line "Python spans" warn "21 values were no counts or no ids, 4 requests"
+echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9, "lost": 3, "evicted": 2, "bad": 1, "parts_lost": 0},
+	{"job": "b", "arrived": 9, "parts_lost": 7}]}}' >"$T/node-answers.json"
+doctor --json
+is "requests that are given up are a warning, over all jobs" line requests warn "of 18 requests 3 were lost, 2 of them for lack of room; 1 times or counts were impossible; 7 parts"
+echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9}]}}' >"$T/node-answers.json"
+doctor --json
+is "requests without loss are fine" line requests ok "of 9 requests 0 were lost"
+rm "$T/node-answers.json"
 is "a missing attach socket is a warning" line "attach socket" warn
 doctor --json --state-dir "$T/none/state"
 is "a state directory that is not there is a warning" line "state directory" warn "none/state: No such file"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for sysom-aggregator (TCP) and for sysomd's control socket (Unix), for tests of the
 command line. Usage: cli_server.py DIR: writes DIR/url once it listens, serves DIR/windows/ID as
-windows, what DIR/answers.json has for a path with its query (text: as it is), and appends every request to DIR/requests. Ends when its standard input is closed."""
+windows, what DIR/answers.json (of sysomd: DIR/node-answers.json) has for a path with its query (text: as it is), and appends every request to DIR/requests. Ends when its standard input is closed."""
 import http.server
 import json
 import os
@@ -137,9 +137,9 @@ NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
                    "cupti": "v2", "model": "ready", "steps": 1005, "flagged": 48, "step_ms": 41.2,
-                   "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
+                   "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0, "span_value": 21, "span_items": 4},
                    "joined": 100, "unmatched": 1},
-                  {**left(4, 76, "attached"), "hang_s": 34.0, "unknown_variable": "SYSOM_ROL"}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
+                  {**left(4, 76, "attached"), "hang_s": 34.0, "unknown_variable": "SYSOM_ROL", "spans_bad_line": 3}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
@@ -173,7 +173,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         self.node(url.path, query) if self.server.kind == "node" else self.cluster(url.path, query)
 
+    def prepared(self, name):
+        """Whether it answered with what a file has for this path."""
+        if not os.path.exists(f"{work}/{name}"):
+            return False
+        with open(f"{work}/{name}", encoding="utf-8") as f:
+            found = json.load(f).get(self.path)
+        if found is not None:
+            self.answer(200, found.encode() if isinstance(found, str) else found)
+        return found is not None
+
     def node(self, path, query):
+        if self.prepared("node-answers.json"):
+            return None
         if self.command == "GET" and path == "/api/v1/status":
             return self.answer(200, NODE)
         if self.command == "POST" and path == "/api/v1/trace":
@@ -194,11 +206,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def cluster(self, path, query):
         global polls
-        if os.path.exists(work + "/answers.json"):
-            with open(work + "/answers.json", encoding="utf-8") as f:
-                found = json.load(f).get(self.path)
-            if found is not None:
-                return self.answer(200, found.encode() if isinstance(found, str) else found)
+        if self.prepared("answers.json"):
+            return None
         job = query.get("job")
         if path == "/api/v1/status":
             return self.answer(200, STATUS)

@@ -31,4 +31,11 @@ ok "spans lie inside the span that called them" jq -e '[.traceEvents[] | select(
 	all(.[]; . as $s | any($steps[]; .ts <= $s.ts and .ts + .dur >= $s.ts + $s.dur))' "$WORK/trace.json"
 ok "the Perfetto trace has them, too" bash -c "'$BIN/sysom' trace $id -o '$WORK/trace.pftrace' &&
 	protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto <'$WORK/trace.pftrace' | grep -q 'spans of thread'"
+printf 'sysom-spans 1\nspan\tx\t0\t0\n' >"$WORK/bad.spans"
+SYSOM_SPANS=$WORK/bad.spans "$BIN/sysom" run --job bad -- /usr/bin/python3 -c \
+	'import ctypes, time; ctypes.CDLL(None).sysom_step_begin(None, 0); time.sleep(30)' &
+job=$!
+named() { "$BIN/sysom" doctor | grep -q 'SYSOM_SPANS that is refused, as .* at line 2'; }
+ok "sysom doctor names a catalogue that a process refused" stack_wait 15 named
+kill $job
 finish

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the jobs on this node give sysomd that it cannot use: catalogues, values of spans, requests. */
+#include "base/text/jsonget.h"
+#include "cli/doctor/doctor.h"
+#include "render/term.h"
+
+static void check_catalogues(struct doctor *d, const json_t *ranks)
+{
+	const json_t *rank, *first = NULL;
+	unsigned bad = 0;
+	size_t i;
+
+	json_array_foreach (ranks, i, rank) {
+		if (!(jsonget_number(rank, "spans_bad_line") > 0))
+			continue;
+		first = first ? first : rank;
+		bad++;
+	}
+	if (bad)
+		doctor_add(d, "span catalogue", DOCTOR_WARN,
+			   "compile it with sysom spans compile; until then there are no Python "
+			   "spans (docs/spans.md)",
+			   "%u processes have a file in SYSOM_SPANS that is refused, as %.0f (%s) "
+			   "at line %.0f",
+			   bad, jsonget_number(first, "pid"),
+			   term_safe(jsonget_text(first, "program"), 60),
+			   jsonget_number(first, "spans_bad_line"));
+}
+
+void doctor_spans_check(struct doctor *d, const json_t *status)
+{
+	static const char *const causes[] = {"span_value", "span_items", "span_function"};
+	double sum[3] = {0}, n;
+	const json_t *ranks = json_object_get(status, "ranks"), *rank;
+	bool bad = false;
+	size_t i;
+
+	check_catalogues(d, ranks);
+	json_array_foreach (ranks, i, rank) {
+		for (unsigned k = 0; k < 3; k++) {
+			n = jsonget_number(json_object_get(rank, "lost"), causes[k]);
+			sum[k] += n > 0 ? n : 0;
+			bad |= n > 0;
+		}
+	}
+	if (bad)
+		doctor_add(d, "Python spans", DOCTOR_WARN,
+			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
+			   "%.0f values were no counts or no ids, %.0f requests were more than a "
+			   "span can have, %.0f functions can't be followed",
+			   sum[0], sum[1], sum[2]);
+}
+
+void doctor_requests_check(struct doctor *d, const json_t *requests)
+{
+	static const char *const counts[] = {"arrived", "lost", "evicted", "bad", "parts_lost"};
+	double sum[5] = {0}, n;
+	const json_t *job;
+	size_t i;
+
+	json_array_foreach (json_object_get(requests, "jobs"), i, job)
+		for (unsigned k = 0; k < 5; k++) {
+			n = jsonget_number(job, counts[k]);
+			sum[k] += n > 0 ? n : 0;
+		}
+	if (!i)
+		return; /* no serving job, or an older sysomd */
+	doctor_add(d, "requests", sum[2] + sum[3] + sum[4] > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   sum[2] + sum[3] + sum[4] > 0 ? "see docs/requests.md, Bounds" : "",
+		   "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
+		   "counts were impossible; %.0f parts had no span",
+		   sum[0], sum[1], sum[2], sum[3], sum[4]);
+}
