@@ -31,6 +31,7 @@
 #include "preload/hooks.h"
 #include "preload/nccl_lookup.h"
 #include "preload/python/python_spans.h"
+#include "preload/python/span_table.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
 #include "ring/attach.h"
@@ -440,6 +441,7 @@ static void helper_read_settings(void)
 	helper.governor.budget =
 	    (double)helper_setting("SYSOM_CUPTI_BUDGET_PPM", (uint64_t)(GOVERNOR_SHARE * 1e6)) *
 	    1e-6;
+	span_table_load(); /* SYSOM_SPANS */
 }
 
 int helper_start(void)

@@ -115,6 +115,12 @@ def test_quiet():
                                capture_output=True, text=True)
             counts.append(int(re.search(r"(\d+)\s+(?:\d+\s+)?total", p.stderr).group(1)))
         check(counts[1] - counts[0] <= 16, "true makes a dozen system calls more, for loading the library", counts)
+        p = subprocess.run(["strace", "-f", "-qq", "-e", "trace=openat", "-E", f"LD_PRELOAD={SO}",
+                            "-E", "SYSOM_SPANS=/nonexistent/spans", CALLER, "linked", "5"],
+                           env=environment(SYSOM_SOCKET_PATH="/nonexistent/s"), capture_output=True, text=True)
+        opened = [line for line in p.stderr.splitlines() if "/nonexistent/spans" in line]
+        check(len(opened) == 1 and "[pid" not in opened[0],
+              "the environment's catalogue is read by the thread that first uses the GPU", opened)
     p = subprocess.run([CALLER, "linked", "5"], env=environment(LD_PRELOAD=SO, SYSOM_DISABLE="1"),
                        capture_output=True, text=True)
     check(p.stdout.splitlines() == bare(CALLER, "linked")[1] and not p.stderr,
