@@ -150,5 +150,8 @@ enum python_found python_find(const struct span_function *f, struct py_object **
 	if (!dict || still_importing(dict))
 		return PYTHON_LATER;
 	*out = walk(dict, f->name);
-	return *out ? PYTHON_FOUND : PYTHON_ABSENT;
+	if (*out)
+		return PYTHON_FOUND;
+	/* a module of another type may get its functions when they are first used */
+	return python_api_is(module, python_api.PyModule_Type) ? PYTHON_ABSENT : PYTHON_LATER;
 }

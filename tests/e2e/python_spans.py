@@ -115,7 +115,7 @@ def check_spans(label, version, events):
            f"{label}: no more than 24 levels are recorded", [d for d, _, _ in by_name.get("recursive", [])][:80])
     tap.ok([d for d, _, _ in by_name.get("beneath", [])] == [11],
            f"{label}: ends of levels that are not recorded end no other", by_name.get("beneath"))
-    kinds = ["static", "class", "decorated", "late", "strange", "gc"] + (["generator", "coroutine", "nested"] if monitoring else [])
+    kinds = ["static", "class", "decorated", "late", "postponed", "strange", "gc"] + (["generator", "coroutine", "nested"] if monitoring else [])
     tap.ok(all(by_name.get(k) for k in kinds), f"{label}: each kind of function is followed: {', '.join(kinds)}",
            sorted(by_name))
     wrong = {"odd"} | (set() if monitoring else {"generator", "coroutine", "nested"})

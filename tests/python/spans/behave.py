@@ -6,6 +6,7 @@ import asyncio
 import copy
 import cProfile
 import gc
+import importlib.util
 import inspect
 import io
 import multiprocessing
@@ -24,6 +25,17 @@ import spanned.strange as strange
 import _json  # noqa: F401: ... or after it is imported
 import _testcapi  # noqa: F401
 
+
+
+def postpone(name):
+    spec = importlib.util.find_spec(name)
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+postponed = postpone("spanned.postponed")
 saved = engine.forward, engine.Engine.step  # names from before
 
 
@@ -214,6 +226,7 @@ def main():
     import spanned.late
     for _ in range(60):
         spanned.late.late()
+        postponed.postponed()
         time.sleep(0.01)
     show("end")
 
