@@ -18,8 +18,8 @@
 #include "sidecar/node.h"
 
 #define LINKS	      16u
-#define LINKS_BURST   8.0
-#define LINKS_PER_S   1.0
+#define READS_BURST   16.0 /* of a process's records: 4 to 14 ms each, in which no ring is drained */
+#define READS_PER_S   4.0
 #define SPANS_MAX     20000u	  /* records of a process in one step that are looked at */
 #define LISTED_MAX    500u	  /* requests in an answer */
 #define MARGIN_NS     50000000ull /* around the step, in a window */
@@ -122,18 +122,15 @@ static const struct link *known_link(const struct request_node *q, uint32_t proc
 	return NULL;
 }
 
-static bool may_link(struct request_node *q, uint64_t now_ns)
+static bool may_read(struct request_node *q, uint64_t now_ns)
 {
 	struct anomaly_bucket *b = &q->bucket;
 
-	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * LINKS_PER_S;
-	if (b->tokens > LINKS_BURST || !b->at_ns)
-		b->tokens = LINKS_BURST;
+	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * READS_PER_S;
+	if (b->tokens > READS_BURST || !b->at_ns)
+		b->tokens = READS_BURST;
 	b->at_ns = now_ns;
-	if (b->tokens < 1)
-		return false;
-	b->tokens -= 1;
-	return true;
+	return b->tokens >= 1;
 }
 
 static void on_violation(void *arg, const char *job, uint32_t process, struct request_violation *v)
@@ -151,13 +148,16 @@ static void on_violation(void *arg, const char *job, uint32_t process, struct re
 		text_copy(v->span, sizeof(v->span), known->span);
 		return;
 	}
-	if (!may_link(q, clock_monotonic_ns())) {
+	if (!may_read(q, clock_monotonic_ns())) {
 		q->unlinked++;
 		return;
 	}
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && !strcmp(n->processes[i]->id.job, job))
-			find_span(n->processes[i], &v->slow, &best_ns, v->span);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && q->bucket.tokens >= 1; i++) {
+		if (!n->processes[i] || strcmp(n->processes[i]->id.job, job))
+			continue;
+		q->bucket.tokens -= 1;
+		find_span(n->processes[i], &v->slow, &best_ns, v->span);
+	}
 	l = &q->link[q->links++ % LINKS];
 	*l = (struct link){.begin_ns = v->slow.begin_ns, .process = process};
 	text_copy(l->span, sizeof(l->span), v->span);
