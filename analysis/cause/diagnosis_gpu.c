@@ -233,14 +233,15 @@ static void expect_sizes(struct pair *p, uint32_t n)
 }
 
 /* Pairs by ledger row: one pair per kernel and launch configuration. k: scratch for the rank's
- * kernels. */
+ * kernels. Rows are ordered by excess, so those of the reference alone are the last: taken from both
+ * ends, both sides have their part of the room. */
 static uint32_t pair_by_row(const struct diagnosis_view *v, struct diagnosis_kernel *k,
 			    struct pair *p)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < v->row_count && n < KERNELS_MAX; i++) {
-		const struct ledger_row *r = &v->row[i];
+		const struct ledger_row *r = &v->row[i % 2 ? v->row_count - 1 - i / 2 : i / 2];
 
 		if (r->kind != LEDGER_COMPUTE || !*r->name ||
 		    strstr(r->name, LEDGER_OTHER_LAUNCHES) ||

@@ -469,6 +469,31 @@ static void launches_of_uneven_sizes_are_held_against_their_sizes(void **unused)
 	}
 }
 
+/* As many sizes as steps, and few healthy ones: more rows than are looked at. */
+static void rows_of_the_reference_are_not_crowded_out(void **unused)
+{
+	struct world w;
+	char name[64];
+
+	(void)unused;
+	begin(&w);
+	for (int kernel = 0; kernel < 3; kernel++)
+		for (int i = 0; i < 200; i++) {
+			int size = 100 + 2 * i;
+			double ms = size * size * 1e-6 * (kernel + 1);
+
+			snprintf(name, sizeof(name), "k%d<<<%d,1,1, 256,1,1>>>", kernel, size);
+			both(&w, LEDGER_COMPUTE, 0, name, 0, ms * 1.5, 0, 1);
+			snprintf(name, sizeof(name), "k%d<<<%d,1,1, 256,1,1>>>", kernel, size + 1);
+			if (i % 20 == 10)
+				both(&w, LEDGER_COMPUTE, 0, name, ms * 20, 0, 20, 0);
+		}
+	judge(&w);
+	if (out.cause != CAUSE_GPU_SLOW)
+		fail_msg("%s", out.summary);
+	end(&w);
+}
+
 static void all_times_longer_change_nothing_but_the_times(void **unused)
 {
 	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
@@ -902,6 +927,7 @@ int main(void)
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
+	    cmocka_unit_test(rows_of_the_reference_are_not_crowded_out),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
 	    cmocka_unit_test(less_seen_is_never_surer),
 	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
