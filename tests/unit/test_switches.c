@@ -1017,19 +1017,19 @@ static bool put_text(const char *dir, const char *name, const char *text)
 	return good;
 }
 
-static uint64_t throttled_by_group(const char *dir)
+static uint64_t group_count(const char *dir, const char *field)
 {
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s/cpu.stat", dir);
-	return status_field(path, "throttled_time ");
+	return status_field(path, field);
 }
 
 /* 10 ms of each 50, alone in its group: what the group counts on one CPU is the thread's. */
 static void knows_that_it_was_throttled(void **state)
 {
 	char dir[64], text[16];
-	uint64_t throttled = 0, runnable = 0, group_ns = 0, times = 0;
+	uint64_t throttled = 0, runnable = 0, group_ns = 0, times = 0, group_times = 0;
 	struct thread_total t;
 	pid_t pid;
 
@@ -1046,9 +1046,11 @@ static void knows_that_it_was_throttled(void **state)
 		record(pid, pid, &t);
 		let_run(100);
 		drain(&t, pid);
-		group_ns = throttled_by_group(dir);
+		group_ns = group_count(dir, "throttled_time ");
+		group_times = group_count(dir, "nr_throttled ");
 		let_run(1500);
-		group_ns = throttled_by_group(dir) - group_ns;
+		group_ns = group_count(dir, "throttled_time ") - group_ns;
+		group_times = group_count(dir, "nr_throttled ") - group_times;
 		drain(&t, pid);
 		for (uint32_t i = 0; i < t.batch.switch_count; i++) {
 			const struct stack_switch *s = &t.batch.switches[i];
@@ -1065,10 +1067,10 @@ static void knows_that_it_was_throttled(void **state)
 		stop(pid);
 	}
 	rmdir(dir);
-	print_message(
-	    "# throttled %lu times, %lu us of %lu us runnable; by the group's count %lu us\n",
-	    times, throttled / 1000, runnable / 1000, group_ns / 1000);
-	assert_true(times >= 3); /* a busy machine gives it less to spend */
+	print_message("# throttled %lu times, %lu us of %lu us runnable; by the group's count %lu "
+		      "times, %lu us\n",
+		      times, throttled / 1000, runnable / 1000, group_times, group_ns / 1000);
+	assert_true(times > 0 && times + 2 >= group_times && times <= group_times + 2);
 	/* at both ends one period may be cut */
 	assert_true(throttled + 100000000 >= group_ns && throttled <= group_ns + 100000000);
 }
