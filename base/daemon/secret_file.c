@@ -92,13 +92,13 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-static struct secret_file_state state_of(const struct stat *st)
+struct secret_file_state secret_file_state_of(const struct stat *st)
 {
 	return (struct secret_file_state){st->st_dev, st->st_ino, st->st_size, st->st_mtim,
 					  st->st_ctim};
 }
 
-static bool is_same(const struct secret_file_state *a, const struct secret_file_state *b)
+bool secret_file_is_same(const struct secret_file_state *a, const struct secret_file_state *b)
 {
 	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
 	       same_time(a->modified, b->modified) && same_time(a->changed, b->changed);
@@ -111,8 +111,8 @@ bool secret_file_changed(const char *path, struct secret_file_state *s)
 
 	if (stat(path, &st))
 		return false;
-	now = state_of(&st);
-	if (is_same(&now, s))
+	now = secret_file_state_of(&st);
+	if (secret_file_is_same(&now, s))
 		return false;
 	*s = now;
 	return true;

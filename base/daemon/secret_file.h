@@ -27,6 +27,8 @@ struct secret_file_state {
 	off_t bytes;
 	struct timespec modified, changed;
 };
+struct secret_file_state secret_file_state_of(const struct stat *st);
+bool secret_file_is_same(const struct secret_file_state *a, const struct secret_file_state *b);
 /* Whether the path's file differs from *s, which then has the new state. False, if there is no
  * file. */
 bool secret_file_changed(const char *path, struct secret_file_state *s);

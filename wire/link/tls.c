@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,12 +112,14 @@ static int read_file(const struct tls *t, int file, gnutls_datum_t *out,
 		     struct secret_file_state *state, char *why, size_t why_bytes)
 {
 	char reason[512];
+	struct stat st;
 	struct buf b;
 	int err;
 
 	*out = (gnutls_datum_t){NULL, 0};
 	*state = (struct secret_file_state){0};
-	secret_file_changed(path_of(t, file), state);
+	if (!stat(path_of(t, file), &st))
+		*state = secret_file_state_of(&st);
 	buf_init(&b, FILE_BYTES_MAX);
 	err = (file == KEY ? secret_file_read : secret_file_read_public)(path_of(t, file), &b,
 									 reason, sizeof(reason));
@@ -318,9 +321,16 @@ static void release(struct tls *t, struct loaded *l)
 static bool changed(struct tls *t)
 {
 	bool differs = false;
+	struct stat st;
 
-	for (int i = 0; i < FILES; i++)
-		differs |= secret_file_changed(path_of(t, i), &t->seen[i]);
+	for (int i = 0; i < FILES; i++) {
+		struct secret_file_state now = {0};
+
+		if (*path_of(t, i) && !stat(path_of(t, i), &st))
+			now = secret_file_state_of(&st);
+		differs |= !secret_file_is_same(&now, &t->seen[i]);
+		t->seen[i] = now;
+	}
 	return differs;
 }
 
