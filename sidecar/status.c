@@ -417,40 +417,55 @@ static void rank_sample(struct metrics *m, const char *name, double v, const str
 
 /* Of one rank: what stands for its value is computed in rank_value. */
 #define RANK_METRICS(X)                                                                            \
-	X("steps_total", "counter", "Steps found.", st->steps)                                     \
-	X("flagged_steps_total", "counter", "Steps slower than expected.", st->flagged)            \
-	X("flagged_self_steps_total", "counter",                                                   \
+	X(steps_total, "counter", "Steps found.", st->steps)                                       \
+	X(flagged_steps_total, "counter", "Steps slower than expected.", st->flagged)              \
+	X(flagged_self_steps_total, "counter",                                                     \
 	  "Steps slower than expected in the rank's self time.", st->flagged_self)                 \
-	X("incomplete_steps_total", "counter",                                                     \
+	X(incomplete_steps_total, "counter",                                                       \
 	  "Steps not judged because some of their kernels were not seen.", st->incomplete)         \
-	X("host_stall_steps_total", "counter", "Steps not judged because the host stood still.",   \
+	X(host_stall_steps_total, "counter", "Steps not judged because the host stood still.",     \
 	  st->host_stall)                                                                          \
-	X("step_seconds", "gauge", "Median latency of the last steps.", m.latency_ns * 1e-9)       \
-	X("expected_step_seconds", "gauge", "Median expected latency.", m.expected_ns * 1e-9)      \
-	X("events_total", "counter", "Events read from the ring.", process_events(p))              \
-	X("ring_bytes_total", "counter", "Bytes read from the ring.", process_raw_bytes(p))        \
-	X("kernels_joined_total", "counter", "Kernels matched with their launch.",                 \
+	X(step_seconds, "gauge", "Median latency of the last steps.",                              \
+	  medians(p).latency_ns * 1e-9)                                                            \
+	X(expected_step_seconds, "gauge", "Median expected latency.",                              \
+	  medians(p).expected_ns * 1e-9)                                                           \
+	X(events_total, "counter", "Events read from the ring.", process_events(p))                \
+	X(ring_bytes_total, "counter", "Bytes read from the ring.", process_raw_bytes(p))          \
+	X(kernels_joined_total, "counter", "Kernels matched with their launch.",                   \
 	  js->kernels_joined)                                                                      \
-	X("kernels_unmatched_total", "counter", "Kernels without a launch.",                       \
-	  js->kernels_unmatched)                                                                   \
-	X("switched_off_total", "counter",                                                         \
+	X(kernels_unmatched_total, "counter", "Kernels without a launch.", js->kernels_unmatched)  \
+	X(switched_off_total, "counter",                                                           \
 	  "Calls, launches and collectives not recorded because tracing was off.",                 \
 	  process_switched_off(p))                                                                 \
-	X("trace_on", "gauge", "1 while tracing is on.", p->link.trace_state == RING_TRACE_ON)     \
-	X("model_state", "gauge", "0 learning, 1 ready, 2 refused.",                               \
+	X(trace_on, "gauge", "1 while tracing is on.", p->link.trace_state == RING_TRACE_ON)       \
+	X(model_state, "gauge", "0 learning, 1 ready, 2 refused.",                                 \
 	  rank_model(p->rank, NULL, NULL))                                                         \
-	X("peer_excess_seconds", "gauge",                                                          \
+	X(peer_excess_seconds, "gauge",                                                            \
 	  "Self time per step above the rank's peers on this node; 0 if the rank is as fast.",     \
 	  peer->slow ? peer->excess_ns * 1e-9 : 0)                                                 \
-	X("windows_counted_total", "counter",                                                      \
+	X(windows_counted_total, "counter",                                                        \
 	  "Windows beyond the limits of window.burst and window.per_minute: only counted.",        \
 	  st->windows_counted)
 
 static const struct rank_metric {
 	const char *name, *type, *help;
 } rank_metrics[] = {
-#define METRIC(name, type, help, value) {"sysom_rank_" name, type, help},
+#define METRIC(name, type, help, value) {"sysom_rank_" #name, type, help},
     RANK_METRICS(METRIC)
+#undef METRIC
+};
+
+static struct rank_medians medians(const struct process *p)
+{
+	struct rank_medians m;
+
+	rank_medians(p->rank, &m);
+	return m;
+}
+
+enum {
+#define METRIC(name, type, help, value) METRIC_##name,
+	RANK_METRICS(METRIC)
 #undef METRIC
 };
 
@@ -459,12 +474,15 @@ static double rank_value(const struct process *p, size_t metric)
 	const struct windows_peer *peer = windows_peer(p->node->analysis.windows, p->slot);
 	const struct join_stats *js = process_join_stats(p);
 	const struct rank_stats *st = &p->rank->stats;
-	struct rank_medians m;
 
-	rank_medians(p->rank, &m);
-#define VALUE(name, type, help, value) (double)(value),
-	return (const double[]){RANK_METRICS(VALUE)}[metric];
+	switch (metric) {
+#define VALUE(name, type, help, value)                                                             \
+	case METRIC_##name:                                                                        \
+		return (double)(value);
+		RANK_METRICS(VALUE)
 #undef VALUE
+	}
+	return 0;
 }
 
 struct loss_arg {

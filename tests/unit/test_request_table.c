@@ -479,7 +479,8 @@ static void parts_whose_spans_never_end_make_room(void **state)
 		r.begin_ns = r.end_ns = T0 + i * 1000;
 		request_table_record(t, ENGINE, &r);
 	}
-	assert_int_equal(stats(t).parts_lost, 20000 - 4096); /* counted before any request is known */
+	assert_int_equal(stats(t).parts_lost,
+			 20000 - 4096); /* counted before any request is known */
 	about(t, API, 7, 100, 101, 10);
 	HANDLES(t, ENGINE, PLAN, 110, 111, {7, 10, false}, {8, 10, false});
 	HANDLES(t, ENGINE, RESULT, 119, 120, {7, 10, false}, {8, 10, false});
