@@ -5,11 +5,12 @@
 . "$(dirname "$0")/lib.sh"
 same() { diff -r "$WORK/rendered" deploy/kubernetes; }
 other_values() {
-	printf 'image: {repository: r.example/sysom, tag: "7"}\naggregator: {storageClassName: fast, settings: {retention.jobs: "test-* windows=1d", http.clients: 9}}\nsysomd: {uplinkUrl: "tcp://a:1"}\ntls: {volume: {csi: {driver: d.example}}}\n' >"$WORK/v.yaml"
+	printf 'image: {repository: r.example/sysom, tag: "7"}\naggregator: {storageClassName: fast, settings: {retention.jobs: "test-* windows=1d", http.clients: 9, http.hosts: sysom.example}}\nsysomd: {uplinkUrl: "tcp://a:1"}\ntls: {volume: {csi: {driver: d.example}}}\n' >"$WORK/v.yaml"
 	GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache go build -o "$WORK/chart" tools/chart.go || return
 	for f in templates/aggregator.yaml templates/sidecar.yaml; do "$WORK/chart" deploy/chart $f elsewhere "$WORK/v.yaml" || return; done >"$WORK/v.out"
 	grep -q 'image: r.example/sysom:7' "$WORK/v.out" && grep -q 'storageClassName: fast' "$WORK/v.out" &&
-		grep -A1 'name: SYSOM_RETENTION_JOBS' "$WORK/v.out" | grep -q 'value: "test-\* windows=1d"' && grep -q 'value: "9"' "$WORK/v.out" &&
+		grep -A1 'name: SYSOM_RETENTION_JOBS' "$WORK/v.out" | grep -q 'value: test-\* windows=1d' && grep -q 'value: "9"' "$WORK/v.out" &&
+		is "$(grep -A1 'name: SYSOM_HTTP_HOSTS' "$WORK/v.out" | tr -s '\n ' ' ')" " - name: SYSOM_HTTP_HOSTS value: sysom.example " &&
 		grep -q 'namespace: elsewhere' "$WORK/v.out" && grep -q 'dyn("tcp://a:1")' "$WORK/v.out" &&
 		grep -q 'dyn("d.example")' "$WORK/v.out" && ! grep -q 'optional' "$WORK/v.out" && ! grep -q 'image: sysom$' "$WORK/v.out"
 }

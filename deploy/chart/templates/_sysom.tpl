@@ -15,12 +15,21 @@
 {{ .Values.tls.volume | default (eq .Values.mode "daemonset" | ternary $node $secret) | toYaml }}
 {{- end }}
 
-{{- /* Settings by their names in --print-config: SYSOM_RETENTION_JOBS for retention.jobs. */ -}}
-{{- define "sysom.settings" -}}
-{{- range $name, $value := . }}
-- name: SYSOM_{{ $name | replace "." "_" | upper }}
-  value: {{ $value | toString | quote }}
-{{- end }}
+{{- /* A container's variables: the chart's own, and settings by their names in --print-config
+     (SYSOM_RETENTION_JOBS for retention.jobs), which replace the chart's. Arguments: own, settings. */ -}}
+{{- define "sysom.env" -}}
+{{- $env := list -}}
+{{- $names := list -}}
+{{- range $name, $value := .settings -}}
+{{- $variable := printf "SYSOM_%s" ($name | replace "." "_" | upper) -}}
+{{- $names = append $names $variable -}}
+{{- $env = append $env (dict "name" $variable "value" ($value | toString)) -}}
+{{- end -}}
+{{- $own := list -}}
+{{- range fromYamlArray .own -}}
+{{- if not (has .name $names) }}{{ $own = append $own . }}{{ end -}}
+{{- end -}}
+{{ concat $own $env | toYaml }}
 {{- end }}
 
 {{- define "sysom.tls-env" -}}
@@ -119,6 +128,64 @@ volumeMounts:
     mountPath: /sysom
 {{- end }}
 
+{{- define "sysom.daemon-env" -}}
+- name: SYSOM_SOCKET_PATH
+  value: /sysom/sysomd.sock
+{{- /* Not in /sysom, which the job sees too. */}}
+- name: SYSOM_CONTROL_PATH
+  value: /state/control.sock
+- name: SYSOM_STATE_DIR
+  value: /state
+- name: SYSOM_UPLINK_URL
+  value: {{ include "sysom.uplink" . }}
+{{- include "sysom.tls-env" . | nindent 0 }}
+{{- if and .Values.tls.enabled (not .Values.sysomd.uplinkUrl) }}
+- name: SYSOM_TLS_NAME
+  value: sysom-aggregator
+{{- /* For symbol files; the token is a file beside the certificate. */}}
+- name: SYSOM_UPLINK_HTTP
+  value: https://sysom-aggregator.{{ .Release.Namespace }}.svc:9472
+- name: SYSOM_UPLINK_HTTP_CA
+  value: /etc/sysom/tls/ca.crt
+- name: SYSOM_UPLINK_HTTP_TOKEN
+  value: /etc/sysom/tls/upload-token
+{{- end }}
+{{- /* A sidecar has no port: Pods on the host's network would contend for it. */}}
+- name: SYSOM_HTTP_LISTEN
+  value: "{{ if include "sysom.metrics" . }}0.0.0.0:9470{{ end }}"
+{{- if include "sysom.metrics" . }}
+- name: SYSOM_HTTP_TOKENS
+  value: /etc/sysom/http/node-tokens
+{{- if .Values.tls.enabled }}
+{{- /* Its name is sysomd: the PodMonitor sets it, as Prometheus knows Pods by address only. */}}
+- name: SYSOM_HTTP_CERTIFICATE
+  value: /etc/sysom/http/node-tls.crt
+- name: SYSOM_HTTP_KEY
+  value: /etc/sysom/http/node-tls.key
+{{- else }}
+- name: SYSOM_HTTP_INSECURE
+  value: "true"
+{{- end }}
+{{- end }}
+{{- if eq .Values.mode "daemonset" }}
+- name: SYSOM_NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
+{{- else }}
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: SYSOM_NODE_NAME
+  value: $(POD_NAME).$(POD_NAMESPACE)
+{{- end }}
+{{- end }}
+
 {{- /* No probe holds up or takes out the job's Pod: the job attaches whenever sysomd is there. */ -}}
 {{- define "sysom.daemon" -}}
 name: sysomd
@@ -126,62 +193,7 @@ image: {{ include "sysom.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: ["/usr/bin/sysomd"]
 env:
-  - name: SYSOM_SOCKET_PATH
-    value: /sysom/sysomd.sock
-  # Not in /sysom, which the job sees too.
-  - name: SYSOM_CONTROL_PATH
-    value: /state/control.sock
-  - name: SYSOM_STATE_DIR
-    value: /state
-  {{- include "sysom.settings" .Values.sysomd.settings | trim | nindent 2 }}
-  - name: SYSOM_UPLINK_URL
-    value: {{ include "sysom.uplink" . }}
-  {{- include "sysom.tls-env" . | nindent 2 }}
-  {{- if and .Values.tls.enabled (not .Values.sysomd.uplinkUrl) }}
-  - name: SYSOM_TLS_NAME
-    value: sysom-aggregator
-  # For symbol files; the token is a file beside the certificate.
-  - name: SYSOM_UPLINK_HTTP
-    value: https://sysom-aggregator.{{ .Release.Namespace }}.svc:9472
-  - name: SYSOM_UPLINK_HTTP_CA
-    value: /etc/sysom/tls/ca.crt
-  - name: SYSOM_UPLINK_HTTP_TOKEN
-    value: /etc/sysom/tls/upload-token
-  {{- end }}
-  # A sidecar has no port: Pods on the host's network would contend for it.
-  - name: SYSOM_HTTP_LISTEN
-    value: "{{ if include "sysom.metrics" . }}0.0.0.0:9470{{ end }}"
-  {{- if include "sysom.metrics" . }}
-  - name: SYSOM_HTTP_TOKENS
-    value: /etc/sysom/http/node-tokens
-  {{- if .Values.tls.enabled }}
-  # Its name is sysomd: the PodMonitor sets it, as Prometheus knows Pods by address only.
-  - name: SYSOM_HTTP_CERTIFICATE
-    value: /etc/sysom/http/node-tls.crt
-  - name: SYSOM_HTTP_KEY
-    value: /etc/sysom/http/node-tls.key
-  {{- else }}
-  - name: SYSOM_HTTP_INSECURE
-    value: "true"
-  {{- end }}
-  {{- end }}
-  {{- if eq .Values.mode "daemonset" }}
-  - name: SYSOM_NODE_NAME
-    valueFrom:
-      fieldRef:
-        fieldPath: spec.nodeName
-  {{- else }}
-  - name: POD_NAMESPACE
-    valueFrom:
-      fieldRef:
-        fieldPath: metadata.namespace
-  - name: POD_NAME
-    valueFrom:
-      fieldRef:
-        fieldPath: metadata.name
-  - name: SYSOM_NODE_NAME
-    value: $(POD_NAME).$(POD_NAMESPACE)
-  {{- end }}
+  {{- include "sysom.env" (dict "own" (include "sysom.daemon-env" .) "settings" .Values.sysomd.settings) | nindent 2 }}
 securityContext:
   {{- include "sysom.privileged" . | nindent 2 }}
 resources:
