@@ -25,7 +25,7 @@ uint64_t request_hash(const char *id)
 	return hash_bytes(HASH_SEED, id, strlen(id)) | 1;
 }
 
-void request_job_add_counts(struct request_job *to, const struct request_job *from)
+void request_counts_add(struct request_counts *to, const struct request_counts *from)
 {
 	to->arrived += from->arrived;
 	to->ended += from->ended;

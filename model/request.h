@@ -52,22 +52,24 @@ struct request_violation {
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
 };
 
+struct request_counts {
+	uint64_t arrived, ended, lost;
+	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
+	uint64_t violations_dropped; /* without room for their record */
+};
+void request_counts_add(struct request_counts *to, const struct request_counts *from);
+
 /* What one node says of one job's requests in a beat: counts since the beat before. */
 #define REQUEST_VIOLATIONS_MAX 8u
 struct request_job {
 	char job[WIRE_TEXT_BYTES];
 	uint32_t running, waiting; /* now */
 	uint64_t oldest_wait_ns;   /* how long the oldest waiting one has waited; 0: none */
-	uint64_t arrived, ended, lost;
-	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
-	uint64_t violations_dropped; /* without room below */
+	struct request_counts counts;
 	struct durations ttft, tpot, queue;
 	struct request_violation violation[REQUEST_VIOLATIONS_MAX];
 	uint32_t violation_count;
 };
-
-/* Adds the counts of events, not what is running and waiting, the times or the violations. */
-void request_job_add_counts(struct request_job *to, const struct request_job *from);
 
 /* Violations with the same objective, phase and span in one job are one incident. The id of its
  * windows (window.anomaly_id), the same on every node. */

@@ -8,10 +8,15 @@
 #include "base/limits.h"
 #include "model/request.h"
 
-/* Fields that have the same name and type on both sides. */
+/* Fields that have the same type on both sides. */
 /* clang-format off */
 #define JOB_FIELDS(X) \
-	X(running) X(waiting) X(oldest_wait_ns) X(arrived) X(ended) X(lost) X(violations_dropped)
+	X(running, running) X(waiting, waiting) X(oldest_wait_ns, oldest_wait_ns) \
+	X(arrived, counts.arrived) X(ended, counts.ended) X(lost, counts.lost) \
+	X(violations_dropped, counts.violations_dropped) \
+	X(ttft_judged, counts.judged[REQUEST_TTFT]) X(tpot_judged, counts.judged[REQUEST_TPOT]) \
+	X(ttft_violated, counts.violated[REQUEST_TTFT]) \
+	X(tpot_violated, counts.violated[REQUEST_TPOT])
 #define VIOLATION_FIELDS(X) \
 	X(id) X(objective) X(phase) X(prompt_tokens) X(output_tokens) X(arrival_ns) \
 	X(scheduled_ns) X(first_ns) X(last_ns) X(value_ns) X(phase_ns)
@@ -104,13 +109,9 @@ static int item_fill(struct item *it, const struct request_job *r)
 	sysom__wire__beat_requests__init(&it->pb);
 	codec_text_clean(r->job, it->job, sizeof(it->job));
 	it->pb.job = it->job;
-#define X(f) it->pb.f = r->f;
+#define X(pb_field, field) it->pb.pb_field = r->field;
 	JOB_FIELDS(X)
 #undef X
-	it->pb.ttft_judged = r->judged[REQUEST_TTFT];
-	it->pb.tpot_judged = r->judged[REQUEST_TPOT];
-	it->pb.ttft_violated = r->violated[REQUEST_TTFT];
-	it->pb.tpot_violated = r->violated[REQUEST_TPOT];
 	put_durations(&r->ttft, &it->ttft);
 	put_durations(&r->tpot, &it->tpot);
 	put_durations(&r->queue, &it->queue);
@@ -151,7 +152,7 @@ size_t beat_requests_fit(struct request_job *r, size_t bytes)
 		is = 0;
 		if (r->violation_count) {
 			r->violation_count--;
-			r->violations_dropped++;
+			r->counts.violations_dropped++;
 		} else if (r->ttft.total || r->tpot.total || r->queue.total) {
 			r->ttft = r->tpot = r->queue = (struct durations){0};
 		} else {
@@ -234,13 +235,9 @@ static int read_job(const Sysom__Wire__BeatRequests *pb, const struct beat *b,
 	if (!err && (item_bytes(pb) > LIMIT_BEAT_BYTES_PER_RANK ||
 		     pb->n_violations > REQUEST_VIOLATIONS_MAX))
 		err = -EMSGSIZE;
-#define X(f) r->f = pb->f;
+#define X(pb_field, field) r->field = pb->pb_field;
 	JOB_FIELDS(X)
 #undef X
-	r->judged[REQUEST_TTFT] = pb->ttft_judged;
-	r->judged[REQUEST_TPOT] = pb->tpot_judged;
-	r->violated[REQUEST_TTFT] = pb->ttft_violated;
-	r->violated[REQUEST_TPOT] = pb->tpot_violated;
 	if (!err)
 		err = read_durations(&pb->ttft, &r->ttft);
 	if (!err)

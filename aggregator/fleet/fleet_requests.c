@@ -42,7 +42,7 @@ struct group {
 	uint64_t news_ns;
 	double sum_ns;
 	struct seen worst;
-	bool news, used;
+	bool news;
 };
 
 struct times {
@@ -52,17 +52,21 @@ struct times {
 struct fleet_requests {
 	struct of_node node[NODES_MAX];
 	uint32_t nodes;
-	struct request_job sum; /* counters only */
+	struct request_counts sum;
 	struct times now, before;
-	uint64_t period_ns; /* begin of `now` */
-	struct group group[GROUPS_MAX];
+	uint64_t period_ns;		 /* begin of `now` */
+	struct group *group[GROUPS_MAX]; /* NULL: free */
 	uint64_t groups_full;
-	struct seen recent[RECENT_MAX]; /* ring */
+	struct seen *recent; /* ring of RECENT_MAX; NULL: none yet */
 	uint64_t recents;
 };
 
 void fleet_requests_free(struct fleet_job *job)
 {
+	for (uint32_t i = 0; job->requests && i < GROUPS_MAX; i++)
+		free(job->requests->group[i]);
+	if (job->requests)
+		free(job->requests->recent);
 	free(job->requests);
 	job->requests = NULL;
 }
@@ -95,28 +99,27 @@ static uint64_t unix_of(const struct fleet_node *n, uint64_t t_ns)
 
 static struct group *group_of(struct fleet_requests *q, const uint8_t id[16])
 {
-	struct group *spare = NULL;
+	struct group **spare = NULL;
 
 	for (uint32_t i = 0; i < GROUPS_MAX; i++) {
-		if (q->group[i].used && !memcmp(q->group[i].id, id, 16))
-			return &q->group[i];
-		if (!q->group[i].used)
+		if (q->group[i] && !memcmp(q->group[i]->id, id, 16))
+			return q->group[i];
+		if (!q->group[i])
 			spare = &q->group[i];
 	}
-	if (spare)
-		memcpy(spare->id, id, 16);
-	return spare;
+	if (!spare || !(*spare = calloc(1, sizeof(**spare))))
+		return NULL;
+	memcpy((*spare)->id, id, 16);
+	return *spare;
 }
 
 static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
 {
-	if (!g->used) {
-		*g = (struct group){.objective = s->v.objective,
-				    .phase = s->v.phase,
-				    .first_unix_ns = s->end_unix_ns,
-				    .begin_unix_ns = s->begin_unix_ns,
-				    .used = true};
-		memcpy(g->id, s->group, sizeof(g->id));
+	if (!g->count) {
+		g->objective = s->v.objective;
+		g->phase = s->v.phase;
+		g->first_unix_ns = s->end_unix_ns;
+		g->begin_unix_ns = s->begin_unix_ns;
 		text_copy(g->span, sizeof(g->span), s->v.span);
 	}
 	g->count++;
@@ -133,9 +136,14 @@ static void take_violation(struct fleet_requests *q, const struct fleet_job *job
 			   const struct fleet_node *n, const struct request_violation *v,
 			   uint64_t now_ns)
 {
-	struct seen *s = &q->recent[q->recents++ % RECENT_MAX];
+	struct seen *s;
 	struct group *g;
 
+	if (!q->recent && !(q->recent = calloc(RECENT_MAX, sizeof(*q->recent)))) {
+		q->sum.violations_dropped++;
+		return;
+	}
+	s = &q->recent[q->recents++ % RECENT_MAX];
 	*s = (struct seen){.v = *v};
 	text_copy(s->node, sizeof(s->node), n->name);
 	s->begin_unix_ns = unix_of(n, v->arrival_ns);
@@ -168,7 +176,7 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 		q->period_ns = now_ns;
 	}
 	set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
-	request_job_add_counts(&q->sum, r);
+	request_counts_add(&q->sum, &r->counts);
 	durations_merge(&q->now.ttft, &r->ttft);
 	durations_merge(&q->now.tpot, &r->tpot);
 	durations_merge(&q->now.queue, &r->queue);
@@ -261,12 +269,15 @@ void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	struct fleet_requests *q = job->requests;
 
 	for (uint32_t i = 0; q && i < GROUPS_MAX; i++) {
-		struct group *g = &q->group[i];
-		bool ended = g->used && now_ns - g->news_ns > QUIET_NS;
+		struct group *g = q->group[i];
+		bool ended = g && now_ns - g->news_ns > QUIET_NS;
 
-		if (g->used && (g->news || ended))
+		if (g && (g->news || ended))
 			report(f, job, g, ended);
-		g->used &= !ended;
+		if (ended) {
+			free(g);
+			q->group[i] = NULL;
+		}
 	}
 }
 

@@ -217,7 +217,7 @@ static void report(struct request_table *t, const struct request *r,
 	if (b->violation_count < REQUEST_VIOLATIONS_MAX)
 		b->violation[b->violation_count++] = v;
 	else
-		b->violations_dropped++;
+		b->counts.violations_dropped++;
 }
 
 static void judge(struct request_table *t, struct request *r, enum request_objective objective,
@@ -232,8 +232,8 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 	r->violated[objective] = out;
 	j->stats.judged[objective]++;
 	j->stats.violated[objective] += out;
-	j->beat.judged[objective]++;
-	j->beat.violated[objective] += out;
+	j->beat.counts.judged[objective]++;
+	j->beat.counts.violated[objective] += out;
 	durations_add(objective == REQUEST_TTFT ? &j->beat.ttft : &j->beat.tpot, value_ns);
 	if (objective == REQUEST_TTFT && r->scheduled_ns)
 		durations_add(&j->beat.queue, from_to(r->arrival_ns, r->scheduled_ns));
@@ -251,9 +251,9 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 	if (!r->ended_known_ns)
 		r->ended_known_ns = t->now_ns;
 	j->stats.lost += lost;
-	j->beat.lost += lost;
+	j->beat.counts.lost += lost;
 	j->stats.ended += !lost;
-	j->beat.ended += !lost;
+	j->beat.counts.ended += !lost;
 	j->stats.partial += !r->arrival_ns;
 	judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
 	if (!lost && r->arrival_ns)
@@ -328,7 +328,7 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 	}
 	j->used = true;
 	j->stats.arrived++;
-	j->beat.arrived++;
+	j->beat.counts.arrived++;
 	return r;
 }
 

@@ -230,7 +230,7 @@ bool request_node_has_news(const struct node *n)
 
 static void add(struct request_job *to, const struct request_job *from)
 {
-	request_job_add_counts(to, from);
+	request_counts_add(&to->counts, &from->counts);
 	durations_merge(&to->ttft, &from->ttft);
 	durations_merge(&to->tpot, &from->tpot);
 	durations_merge(&to->queue, &from->queue);
@@ -238,7 +238,7 @@ static void add(struct request_job *to, const struct request_job *from)
 		if (to->violation_count < REQUEST_VIOLATIONS_MAX)
 			to->violation[to->violation_count++] = from->violation[i];
 		else
-			to->violations_dropped++;
+			to->counts.violations_dropped++;
 }
 
 static bool has_rank(const struct beat *b, const char *job)

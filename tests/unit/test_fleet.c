@@ -2241,11 +2241,11 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	fs_init(&j, "job", 4, 4, 11);
 	for (; now_s < 70; now_s += 0.1) {
 		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
-			r = (struct request_job){.running = 3, .waiting = 2, .arrived = 10};
+			r = (struct request_job){.running = 3, .waiting = 2, .counts.arrived = 10};
 			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
 			durations_add(&r.ttft, 200000000);
 			if (sent++ % 6 == 2) {
-				r.violated[REQUEST_TTFT] = 2;
+				r.counts.violated[REQUEST_TTFT] = 2;
 				r.violation[r.violation_count++] =
 				    late(REQUEST_QUEUE, "ModelRunner::Sample", &b, sent);
 				r.violation[r.violation_count++] =
@@ -2296,7 +2296,7 @@ static void each_phase_of_a_request_has_its_cause(void **unused)
 	fs_init(&j, "job", 4, 4, 11);
 	for (bool sent = false; now_s < 12; now_s += 0.1) {
 		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
-			r = (struct request_job){.arrived = 1};
+			r = (struct request_job){.counts.arrived = 1};
 			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
 			for (uint32_t p = 0; p < REQUEST_PHASES && !sent; p++)
 				r.violation[r.violation_count++] = late(p, "", &b, p + 1);
@@ -2317,7 +2317,7 @@ static void each_phase_of_a_request_has_its_cause(void **unused)
 
 static void requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing(void **unused)
 {
-	static struct request_job r = {.job = "another", .arrived = 1};
+	static struct request_job r = {.job = "another", .counts.arrived = 1};
 	struct beat_rank ranks[16];
 	struct fs_job j;
 	struct beat b;

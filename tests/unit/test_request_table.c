@@ -530,7 +530,7 @@ static void a_beat_has_what_is_new_and_what_is_open(void **state)
 	step(t, 7, 10, 10, 20);
 	assert_true(request_table_take(t, 0, T0 + 1005 * MS, &b));
 	assert_string_equal(b.job, "serve@1");
-	assert_int_equal(b.arrived, 2);
+	assert_int_equal(b.counts.arrived, 2);
 	assert_int_equal(b.running, 1);
 	assert_int_equal(b.waiting, 1);
 	assert_true(b.oldest_wait_ns == 1000 * MS);
@@ -538,8 +538,8 @@ static void a_beat_has_what_is_new_and_what_is_open(void **state)
 	about(t, ENGINE, 7, 29, 30, 2);
 	at(t, 3000);
 	assert_true(request_table_take(t, 0, T0, &b));
-	assert_int_equal(b.arrived, 0);
-	assert_int_equal(b.ended, 1);
+	assert_int_equal(b.counts.arrived, 0);
+	assert_int_equal(b.counts.ended, 1);
 	assert_int_equal(b.ttft.total, 1);
 	assert_int_equal(b.tpot.total, 1);
 	assert_int_equal(b.queue.total, 1);

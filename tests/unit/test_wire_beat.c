@@ -659,11 +659,11 @@ static void busy_job(struct request_job *r)
 				  .running = 31,
 				  .waiting = 1200,
 				  .oldest_wait_ns = 7000000000ull,
-				  .arrived = 1 << 20,
-				  .ended = 5,
-				  .lost = 1,
-				  .judged = {4, 3},
-				  .violated = {2, 1},
+				  .counts = {.arrived = 1 << 20,
+					     .ended = 5,
+					     .lost = 1,
+					     .judged = {4, 3},
+					     .violated = {2, 1}},
 				  .violation_count = REQUEST_VIOLATIONS_MAX};
 	for (uint64_t i = 0; i < 400; i++) {
 		durations_add(&r->ttft, 50000000 + i * i * 100000);
@@ -726,10 +726,10 @@ static void requests_without_room_lose_violations_and_then_times(void **unused)
 	busy_job(&r);
 	assert_in_range(wire_beat_requests_fit(&r, 900), 1, 900);
 	assert_in_range(r.violation_count, 0, REQUEST_VIOLATIONS_MAX - 1);
-	assert_int_equal(r.violations_dropped, REQUEST_VIOLATIONS_MAX - r.violation_count);
+	assert_int_equal(r.counts.violations_dropped, REQUEST_VIOLATIONS_MAX - r.violation_count);
 	assert_in_range(wire_beat_requests_fit(&r, 120), 1, 120);
 	assert_int_equal(r.ttft.total, 0);
-	assert_int_equal(r.arrived, 1 << 20);
+	assert_int_equal(r.counts.arrived, 1 << 20);
 	assert_int_equal(wire_beat_requests_fit(&r, 10), 0);
 }
 
