@@ -384,6 +384,9 @@ static void describe(struct diagnosis_view *v, const struct share *s, struct dia
 	const struct pattern *p = s->pattern;
 	const char *name = r ? r->name : "";
 
+	/* a switch knows who ran instead by number only; the signal that explains most knows the name */
+	if (!*name && *p->joint && p->kind == LEDGER_RUNNABLE && s->by)
+		name = s->by->subject;
 	if (r)
 		account_text(v, r, c->text, sizeof(c->text));
 	if (p->cause == CAUSE_CPU_FUNCTION) {

@@ -388,6 +388,23 @@ static void a_signal_explains_no_more_than_its_own_time(void **unused)
 	end(&w);
 }
 
+/* Switches show 20 ms, the signal 6 of them. */
+static void a_wait_for_a_cpu_names_the_task_that_the_signal_knows(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	w.rank.launch_thread = "python3";
+	both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 0, 20, 0, 0);
+	signal_add(&w, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 50, 0);
+	signal_add(&w, OS_SIGNAL_CPU_HOG, "cc1 (pid 9)", 40, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_float_equal(out.effect_ns, 20e6, 0.2e6);
+	assert_non_null(strstr(out.summary, "taken by cc1 (pid 9)"));
+	end(&w);
+}
+
 static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 {
 	struct world w;
@@ -923,6 +940,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
+	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
