@@ -58,6 +58,8 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 	if (kind == LEDGER_COMPUTE && !strncmp(name, "_Z", 2) && !kernel_name_parse(&k, name))
 		name = k.base;
 	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
+	if (json_is_true(json_object_get(row, "one_step")))
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", one step");
 	kernel_name_free(&k);
 	return term_safe(text, columns);
 }

@@ -58,9 +58,10 @@ struct diagnosis_view {
 	const char *its;	/* "its"; if many, "their" */
 	struct ledger_row *row; /* the slow steps' ledger minus the reference */
 	uint32_t row_count;
-	double excess_ns; /* per step, of all accounts that grew; 0: none */
-	double hidden_ns; /* the part of it that was lost but that the reference hides */
-	double shown;	  /* the share of the loss that the reference shows; 1: not known */
+	double excess_ns;    /* per step, of all accounts that grew; 0: none */
+	double transient_ns; /* per step, of an account in one step, which is left out */
+	double hidden_ns;    /* the part of it that was lost but that the reference hides */
+	double shown;	     /* the share of the loss that the reference shows; 1: not known */
 	double compute_ns, host_ns,
 	    /* parts of it; host_ns is a whole step if there is no reference */
 	    comm_ns;

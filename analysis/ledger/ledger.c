@@ -14,6 +14,7 @@
 #include "base/room.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 
 static const struct {
 	const char *name, *text, *joint; /* joint: goes before the name */
@@ -198,14 +199,17 @@ static size_t kernel_bytes(const char *name)
 		   : LEDGER_NAME_BYTES - sizeof(LEDGER_OTHER_LAUNCHES);
 }
 
-static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
-		   uint64_t ns, uint64_t busy_ns, uint64_t count)
+/* The account that was charged; NULL: nothing to charge, or no memory: the sum is then less than
+ * total_ns. */
+static struct ledger_account *charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what,
+				     const char *name, uint64_t ns, uint64_t busy_ns,
+				     uint64_t count)
 {
 	struct ledger_account *a;
 	char other[LEDGER_NAME_BYTES];
 
 	if (!ns && !busy_ns && !count)
-		return;
+		return NULL;
 	name = name ? name : "";
 	a = account_of(l, kind, what, name,
 		       kind == LEDGER_COMPUTE ? LEDGER_ACCOUNTS_MAX / 2 : LEDGER_ACCOUNTS_MAX);
@@ -217,16 +221,31 @@ static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what wha
 	if (!a)
 		a = account_of(l, kind, LEDGER_NONE, "", LEDGER_ACCOUNTS_MAX);
 	if (!a)
-		return; /* no memory: the sum is then less than total_ns */
+		return NULL;
 	a->ns += ns;
 	a->busy_ns += busy_ns;
 	a->count += count;
+	return a;
 }
 
-void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
-		   uint64_t ns, uint64_t count)
+static double squares_of(const struct ledger_account *a)
 {
-	charge(l, kind, what, name, ns, ns, count);
+	return a->squares + (double)a->step_ns * (double)a->step_ns;
+}
+
+/* Charges a part of the last step. */
+static void charge_step(struct ledger *l, enum ledger_kind kind, enum ledger_what what,
+			const char *name, uint64_t ns, uint64_t busy_ns, uint64_t count)
+{
+	struct ledger_account *a = charge(l, kind, what, name, ns, busy_ns, count);
+
+	if (a && a->step != l->steps) {
+		a->squares = squares_of(a);
+		a->step_ns = 0;
+		a->step = l->steps;
+	}
+	if (a)
+		a->step_ns += ns;
 }
 
 /* Limited, so that sums of untrusted numbers stay finite. */
@@ -235,6 +254,24 @@ static uint64_t weighed(uint64_t x, double weight)
 	double y = (double)x * weight;
 
 	return y < 1e18 ? (uint64_t)(y + 0.5) : (uint64_t)1e18;
+}
+
+/* Charges parts of all steps; squares: as in struct ledger_account, over all of them. */
+static void charge_steps(struct ledger *l, const struct ledger_account *from, const char *name,
+			 double weight)
+{
+	struct ledger_account *a =
+	    charge(l, from->kind, from->what, name, weighed(from->ns, weight),
+		   weighed(from->busy_ns, weight), weighed(from->count, weight));
+
+	if (a)
+		a->squares += squares_of(from) * weight;
+}
+
+void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t count)
+{
+	charge_step(l, kind, what, name, ns, ns, count);
 }
 
 static uint64_t at_most(double x, uint64_t most)
@@ -269,12 +306,8 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 
 void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 {
-	for (uint32_t i = 0; i < from->count; i++) {
-		const struct ledger_account *a = &from->account[i];
-
-		charge(into, a->kind, a->what, ledger_name(from, a), weighed(a->ns, weight),
-		       weighed(a->busy_ns, weight), weighed(a->count, weight));
-	}
+	for (uint32_t i = 0; i < from->count; i++)
+		charge_steps(into, &from->account[i], ledger_name(from, &from->account[i]), weight);
 	into->steps += weighed(from->steps, weight);
 	into->total_ns += weighed(from->total_ns, weight);
 	into->seen += from->seen;
@@ -320,7 +353,7 @@ void ledger_join_configurations(struct ledger *l)
 		    a->kind == LEDGER_COMPUTE ? kernel_bytes(whole) : LEDGER_NAME_BYTES - 1;
 
 		text_copy(name, bytes + 1, whole);
-		charge(&joined, a->kind, a->what, name, a->ns, a->busy_ns, a->count);
+		charge_steps(&joined, a, name, 1);
 	}
 	joined.steps = l->steps;
 	joined.total_ns = l->total_ns;
@@ -335,8 +368,12 @@ void ledger_join_configurations(struct ledger *l)
 void ledger_scale(struct ledger *l, double ratio)
 {
 	for (uint32_t i = 0; i < l->count; i++) {
-		l->account[i].ns = weighed(l->account[i].ns, ratio);
-		l->account[i].busy_ns = weighed(l->account[i].busy_ns, ratio);
+		struct ledger_account *a = &l->account[i];
+
+		a->ns = weighed(a->ns, ratio);
+		a->busy_ns = weighed(a->busy_ns, ratio);
+		a->squares = squares_of(a) * ratio * ratio;
+		a->step_ns = 0;
 	}
 	l->total_ns = weighed(l->total_ns, ratio);
 	l->compute_squares *= ratio * ratio;
@@ -396,12 +433,12 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 		if (b->kind != kind)
 			continue;
 		if (span.begin_ns >= span.end_ns) {
-			charge(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
+			charge_step(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
 			continue;
 		}
 		covered = span.end_ns;
 		exposed_ns = uncovered(cover, count, &at, span.begin_ns, span.end_ns);
-		charge(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
+		charge_step(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
 		if (b->exposed_ns)
 			*b->exposed_ns += exposed_ns;
 		while (next < count && cover[next].begin_ns <= span.begin_ns)
@@ -670,6 +707,8 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 	r->excess_ns = r->slow_ns - r->reference_ns;
 	r->slow_count = slow_count;
 	r->reference_count = count;
+	if (s && squares_of(s) > 0)
+		r->slow_in_steps = (double)s->ns * (double)s->ns / squares_of(s);
 	r->slow_busy_ns = s ? (double)s->busy_ns / slow_steps : 0;
 	r->reference_busy_ns = f ? (double)f->busy_ns / steps : 0;
 	if (slow_count > 0 && count > 0)
@@ -677,6 +716,13 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 	else if (slow_count > 0 || count > 0)
 		r->work_ns = r->excess_ns;
 	r->speed_ns = r->excess_ns - r->work_ns;
+}
+
+bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r)
+{
+	return slow->seen >= thresholds.count.few && r->kind >= LEDGER_RUNNING &&
+	       r->kind < LEDGER_KINDS && r->slow_in_steps > 0 &&
+	       r->slow_in_steps < thresholds.same.factor;
 }
 
 static int by_excess(const void *a, const void *b)
