@@ -495,8 +495,9 @@ static void set_sums(struct diagnosis_view *v)
 	v->excess_ns = fmax(v->excess_ns, whole);
 }
 
-/* Leaves out an account that would be most of the excess, but is in one step of several: a checkpoint among steps
- * that are slow for another reason. One slow step is a transient, unless the job states its work. */
+/* Leaves out an account that would be most of the excess, but is in one step of several: a
+ * checkpoint among steps that are slow for another reason. One slow step is a transient, unless the
+ * job states its work. */
 static void leave_out_transient(struct diagnosis_view *v)
 {
 	const struct ledger *slow = v->who->ledger;
