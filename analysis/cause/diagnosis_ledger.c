@@ -495,25 +495,17 @@ static void set_sums(struct diagnosis_view *v)
 	v->excess_ns = fmax(v->excess_ns, whole);
 }
 
-/* Leaves out an account that would be most of the excess, but is in one step of several: a
- * checkpoint among steps that are slow for another reason. One slow step is a transient, unless the
- * job states its work. */
+/* Leaves out the largest account if it is in one step of several: a checkpoint among steps that are
+ * slow for another reason. One slow step is a transient, unless the job states its work. */
 static void leave_out_transient(struct diagnosis_view *v)
 {
 	const struct ledger *slow = v->who->ledger;
-	struct ledger_row *most = NULL;
-	double excess = 0;
+	struct ledger_row *most = v->row;
 
-	for (uint32_t i = 0; i < v->row_count; i++) {
-		struct ledger_row *r = &v->row[i];
-
-		if (!counts(v->in->kind, r->kind) || !(r->excess_ns > 0))
-			continue;
-		most = most ? most : r;
-		excess += r->excess_ns;
-	}
-	if (!most || ledger_is_stated(slow) || !ledger_is_in_one_step(slow, most) ||
-	    most->excess_ns < thresholds.part.half * excess)
+	while (most < v->row + v->row_count && !counts(v->in->kind, most->kind))
+		most++;
+	if (most == v->row + v->row_count || !(most->excess_ns > 0) || ledger_is_stated(slow) ||
+	    !ledger_is_in_one_step(slow, most))
 		return;
 	v->transient_ns = most->excess_ns;
 	most->slow_ns = most->reference_ns;
