@@ -5,8 +5,6 @@
 #define SYSOM_SAMPLER_PID_NS_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define PID_NS_FIRST 0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
@@ -14,30 +12,17 @@
 struct pid_ns {
 	uint32_t inode; /* 0: the first one, or not known */
 	uint64_t dev;
-	uint32_t level; /* its depth: how many numbers our own process has, less one */
 };
 
 static inline struct pid_ns pid_ns_own(void)
 {
 	struct pid_ns own = {0};
-	char line[256];
 	struct stat st;
-	FILE *f;
 
 	if (stat("/proc/self/ns/pid", &st) || st.st_ino == PID_NS_FIRST)
 		return own;
 	own.inode = (uint32_t)st.st_ino;
 	own.dev = (uint64_t)st.st_dev;
-	f = fopen("/proc/self/status", "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "NSpid:", 6))
-			continue;
-		for (char *at = line + 6; (at = strpbrk(at, "\t ")); at++)
-			own.level++;
-	}
-	if (f)
-		fclose(f);
-	own.level -= own.level > 0;
 	return own;
 }
 

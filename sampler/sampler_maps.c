@@ -102,7 +102,6 @@ struct settings {
 #define SETTINGS_APPLY(skeleton, s)                                                                \
 	do {                                                                                       \
 		(skeleton)->rodata->task_number_ns = (s)->own.inode;                               \
-		(skeleton)->rodata->task_number_ns_level = (s)->own.level;                         \
 		(skeleton)->rodata->sampler_pid_ns_dev = (s)->own.dev;                             \
 		(skeleton)->rodata->sampler_python = (s)->python;                                  \
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \

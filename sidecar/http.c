@@ -477,7 +477,7 @@ void http_tend(struct node *n, uint64_t now_ns)
 		http_server_resume(w->request);
 		resumed = true;
 	}
-	tend(&n->http->tcp, false);
+	tend(&n->http->tcp, resumed);
 	tend(&n->http->control, resumed);
 }
 

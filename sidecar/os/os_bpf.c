@@ -218,7 +218,6 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	}
 	if (own.inode) {
 		o->rodata->task_number_ns = own.inode;
-		o->rodata->task_number_ns_level = own.level;
 		/* os_marks is indexed by numbers of the first namespace, which we do not know */
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}

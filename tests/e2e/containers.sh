@@ -137,6 +137,7 @@ says() { # capability: in its log, metrics, status and to `sysom doctor`
 	grep -qF "| CAP_$1 | $text |" docs/sysomd.md
 }
 traced() { [ "$(status '.ranks[0].steps')" -gt 20 ]; }
+threads_seen() { [ "$(status '.os.threads')" -gt 2 ]; }
 without() { local c; for c in "${ALL[@]}"; do [ "$c" = "$1" ] || echo "$c"; done; }
 manifests_ask() { # for all but SYS_NICE
 	local c
@@ -153,6 +154,7 @@ ok "an aggregator" stack_aggregator
 ok "sysomd in a container" sysomd_with "${ALL[@]}"
 ok "a job in another one" job -- bin/simjob --ranks 2 --seconds 600 --seed 7
 ok "is learned" stack_wait 40 known_in 2
+ok "BPF sees the job's threads by their numbers in the namespace" stack_wait 20 threads_seen
 ok "a limit is set" limit
 ok "a CPU limit of the job's container is named as the cause" stack_wait 40 limit_is_named
 gone sysomd job
