@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * order.h - for qsort comparators: ORDER(a->x, b->x) ?: ORDER(a->y, b->y). Header only. */
+ * order.h - comparators for qsort() and bsearch(). Header only.
+ *
+ *   ORDER_BY(by_rank, struct place, ORDER_UP(rank) ?: ORDER_UP(slot)); */
 #ifndef SYSOM_BASE_ORDER_H
 #define SYSOM_BASE_ORDER_H
 
 /* Negative, 0 or positive, for ascending order. */
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+/* The comparator `name` of arrays of `type`. order: compares the elements *a and *b. */
+#define ORDER_BY(name, type, order)                                                                \
+	static int name(const void *pa, const void *pb)                                            \
+	{                                                                                          \
+		type const *a = pa;                                                                \
+		type const *b = pb;                                                                \
+                                                                                                   \
+		return order;                                                                      \
+	}                                                                                          \
+	static int name(const void *, const void *)
+
+/* In `order`: by a number, ascending or descending; by a text. */
+#define ORDER_UP(field)	  ORDER(a->field, b->field)
+#define ORDER_DOWN(field) ORDER(b->field, a->field)
+#define ORDER_TEXT(field) strcmp(a->field, b->field)
 
 #endif

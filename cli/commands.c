@@ -189,10 +189,7 @@ bool commands_html_name(const char *what, const char *path)
 	return false;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	return ORDER(*(const int *)a, *(const int *)b);
-}
+ORDER_BY(by_value, int, ORDER(*a, *b));
 
 const char *commands_window_ranks(const json_t *incident)
 {

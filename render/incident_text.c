@@ -22,12 +22,7 @@ unsigned incident_text_columns(void)
 	return columns < 100 ? columns : 100;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return ORDER(x, y);
-}
+ORDER_BY(ascending, int, ORDER(*a, *b));
 
 const char *incident_text_ranks(const json_t *ranks)
 {

@@ -82,14 +82,12 @@ static void fold_waits(struct row *rows, uint32_t count)
 		}
 }
 
-static int by_share(const void *a, const void *b)
+static double mean_share(const struct row *r)
 {
-	const struct row *x = a, *y = b;
-	double p = x->ranks ? x->sum.share / x->ranks : 0,
-	       q = y->ranks ? y->sum.share / y->ranks : 0;
-
-	return ORDER(q, p);
+	return r->ranks ? r->sum.share / r->ranks : 0;
 }
+
+ORDER_BY(by_share, struct row, ORDER(mean_share(b), mean_share(a)));
 
 static json_t *row_json(const struct row *r)
 {

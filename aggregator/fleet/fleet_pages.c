@@ -43,10 +43,7 @@ struct job_name {
 	char name[WIRE_TEXT_BYTES];
 };
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct job_name *)a)->name, ((const struct job_name *)b)->name);
-}
+ORDER_BY(by_name, struct job_name, ORDER_TEXT(name));
 
 /* Names of all jobs that `who` sees, or only of `only`, after `after`, sorted. The caller frees
  * them. */
@@ -101,12 +98,7 @@ struct row {
 	bool alive, ended, suspect, quarantined, contested;
 };
 
-static int by_rank(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
-}
+ORDER_BY(by_rank, struct place, ORDER_UP(rank) ?: ORDER_UP(slot));
 
 /* A job's places, sorted by rank; the caller frees them. */
 static int places_of(struct fleet *f, const char *name, struct place **out, uint32_t *count)

@@ -9,6 +9,7 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
+#include "base/order.h"
 #include "base/text/json_text.h"
 #include "base/text/text.h"
 #include "model/request.h"
@@ -385,11 +386,7 @@ static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool
 	return out;
 }
 
-static int by_job(const void *a, const void *b)
-{
-	return strcmp((*(const struct fleet_job *const *)a)->name,
-		      (*(const struct fleet_job *const *)b)->name);
-}
+ORDER_BY(by_job, const struct fleet_job *, strcmp((*a)->name, (*b)->name));
 
 /* The jobs that had requests, by name; the caller holds the lock and frees the list. */
 static const struct fleet_job **jobs_of(const struct fleet *f, const struct http_user *who,

@@ -22,19 +22,9 @@
 #define KINDS_MAX    512u /* of work in one job */
 #define PER_STEP_MAX 1e9  /* launches; no job has more */
 
-static int by_key(const void *a, const void *b)
-{
-	const struct roles_kernel *x = a, *y = b;
+ORDER_BY(by_key, struct roles_kernel, ORDER_UP(key));
 
-	return ORDER(x->key, y->key);
-}
-
-static int by_count(const void *a, const void *b)
-{
-	const struct roles_kernel *x = a, *y = b;
-
-	return ORDER(y->count, x->count) ?: by_key(a, b);
-}
+ORDER_BY(by_count, struct roles_kernel, ORDER_DOWN(count) ?: by_key(a, b));
 
 /* Merges entries of equal keys, keeps the most launched, and sorts by key. */
 static uint32_t condense(struct roles_kernel *v, uint32_t n)

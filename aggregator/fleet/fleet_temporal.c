@@ -246,10 +246,7 @@ static void add_ranks(const struct fleet_job *job, uint32_t role, struct finding
 			to->ranks[to->rank_count++] = job->ranks[i].rank;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	return ORDER(*(const int32_t *)a, *(const int32_t *)b);
-}
+ORDER_BY(by_number, int32_t, ORDER(*a, *b));
 
 static void report(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {

@@ -32,12 +32,7 @@ struct named {
 	double figure[3]; /* sorted by the second */
 };
 
-static int by_name(const void *x, const void *y)
-{
-	const struct named *p = x, *q = y;
-
-	return ORDER(p->kind, q->kind) ?: strcmp(p->name, q->name);
-}
+ORDER_BY(by_name, struct named, ORDER_UP(kind) ?: ORDER_TEXT(name));
 
 /* Merges runs of equal names in place, and drops those in fewer than half of the n sketches. The
  * number left. */
@@ -69,12 +64,7 @@ static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratc
 	return made;
 }
 
-static int by_size(const void *x, const void *y)
-{
-	const struct named *p = x, *q = y;
-
-	return ORDER(q->figure[1], p->figure[1]) ?: strcmp(p->name, q->name);
-}
+ORDER_BY(by_size, struct named, ORDER_DOWN(figure[1]) ?: ORDER_TEXT(name));
 
 /* Merges what n sketches agree on, largest first; the number left. */
 static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch,

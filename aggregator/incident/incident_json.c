@@ -19,12 +19,7 @@
 #define NAMED_RANKS_MAX 256
 #define PLACES_MAX	64 /* nodes, containers */
 
-static int by_number(const void *a, const void *b)
-{
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return ORDER(x, y);
-}
+ORDER_BY(by_number, int32_t, ORDER(*a, *b));
 
 /* Culprits: the worst first, so that `ranks[0]` is the one to look at. Victims: by number. */
 static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j,

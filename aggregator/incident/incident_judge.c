@@ -14,6 +14,7 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "model/thresholds.h"
 
 double incident_slow_ns(const struct member *m)
@@ -519,21 +520,9 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 
 /* ---- time of the fault ---- */
 
-static int by_key(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+ORDER_BY(by_key, uint64_t, ORDER(*a, *b));
 
-	return x < y ? -1 : x > y;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	const struct run *x = a, *y = b;
-
-	if (x->member != y->member)
-		return x->member < y->member ? -1 : 1;
-	return x->begin_unix_ns < y->begin_unix_ns ? -1 : x->begin_unix_ns > y->begin_unix_ns;
-}
+ORDER_BY(by_time, struct run, ORDER_UP(member) ?: ORDER_UP(begin_unix_ns));
 
 static bool goes_on(const struct run *r, const struct run *next)
 {

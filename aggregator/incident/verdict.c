@@ -128,14 +128,8 @@ static double most_lost(const struct rank_list *of)
 	return ns;
 }
 
-static int by_loss(const void *a, const void *b)
-{
-	const struct member *x = *(const struct member *const *)a,
-			    *y = *(const struct member *const *)b;
-	double p = loss_of(x), q = loss_of(y);
-
-	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
-}
+ORDER_BY(by_loss, const struct member *,
+	 ORDER(loss_of(*b), loss_of(*a)) ?: ORDER((*a)->rank, (*b)->rank));
 
 /* A rank that is always slow has the signals of that window; other windows have those of its worst
  * steps. */
@@ -456,12 +450,7 @@ struct part {
 	double lost_ns;
 };
 
-static int by_cost(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
-}
+ORDER_BY(by_cost, struct part, ORDER_DOWN(lost_ns) ?: ORDER_UP(group));
 
 /* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
  * a group costs the job what its worst rank lost, however many ranks it has. Ranks of the other

@@ -38,12 +38,7 @@ static int take_rows(struct store *s, enum statement which, uint64_t since_unix_
 	return sql_end(&c);
 }
 
-static int by_arrival(const void *a, const void *b)
-{
-	const struct incident_row *x = a, *y = b;
-
-	return ORDER(x->arrival_unix_ns, y->arrival_unix_ns);
-}
+ORDER_BY(by_arrival, struct incident_row, ORDER_UP(arrival_unix_ns));
 
 int store_each_incident(struct store *s, uint64_t since_unix_ns,
 			int (*fn)(void *arg, const struct incident_row *row), void *arg)

@@ -15,6 +15,7 @@
 #include "analysis/cause/diagnosis_private.h"
 #include "analysis/robust/median.h"
 #include "base/check.h"
+#include "base/order.h"
 #include "model/thresholds.h"
 
 #define PEERS_LOOKED 256u
@@ -268,16 +269,8 @@ static void say(struct diagnosis *out, enum finding_layer layer, double effect_n
 	diagnosis_text_copy(l->text, sizeof(l->text), text);
 }
 
-static int stronger(const void *a, const void *b)
-{
-	const struct diagnosis_candidate *x = *(const struct diagnosis_candidate *const *)a,
-					 *y = *(const struct diagnosis_candidate *const *)b;
-	double p = x->effect_ns * x->sure, q = y->effect_ns * y->sure;
-
-	if (p > q || p < q)
-		return p > q ? -1 : 1;
-	return x < y ? -1 : x > y;
-}
+ORDER_BY(stronger, const struct diagnosis_candidate *,
+	 ORDER((*b)->effect_ns *(*b)->sure, (*a)->effect_ns *(*a)->sure) ?: ORDER(*a, *b));
 
 /* The effect to print, at most what was lost in the accounts that the cause can lengthen. */
 static double shown_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)

@@ -425,13 +425,9 @@ static struct entry *find(struct excerpt *p, struct table *t, unsigned kind, con
 	return &t->e[t->count++];
 }
 
-static int by_weight(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
-
-	return ORDER(q, p) ?: ORDER(x->name, y->name); /* the first to appear */
-}
+ORDER_BY(by_weight, struct entry,
+	 ORDER(fmax(b->total, b->off), fmax(a->total, a->off))
+	     ?: ORDER_UP(name)); /* the first to appear */
 
 /* ---- kernels ---- */
 

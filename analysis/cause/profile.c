@@ -158,12 +158,7 @@ uint64_t profile_dropped(const struct profile *p)
 	return p->dropped;
 }
 
-static int by_total(const void *x, const void *y)
-{
-	const struct profile_function *a = x, *b = y;
-
-	return ORDER(b->total, a->total) ?: strcmp(a->name, b->name);
-}
+ORDER_BY(by_total, struct profile_function, ORDER_DOWN(total) ?: ORDER_TEXT(name));
 
 const struct profile_function *profile_functions(struct profile *p, uint32_t *count)
 {
@@ -249,12 +244,7 @@ static int find_cut(const struct profile_delta *d, uint32_t count, double delta,
 	return 0;
 }
 
-static int by_delta(const void *x, const void *y)
-{
-	const struct profile_delta *a = x, *b = y;
-
-	return ORDER(fabs(b->delta), fabs(a->delta)) ?: strcmp(a->name, b->name);
-}
+ORDER_BY(by_delta, struct profile_delta, ORDER(fabs(b->delta), fabs(a->delta)) ?: ORDER_TEXT(name));
 
 /* The functions of base in its order, then those that only other has. */
 static struct profile_delta *join(const struct profile *base, const struct profile *other,

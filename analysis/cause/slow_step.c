@@ -10,6 +10,7 @@
 
 #include "base/idmap.h"
 #include "base/keyed.h"
+#include "base/order.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
 #include "model/thresholds.h"
@@ -378,12 +379,7 @@ static void put_bubble(struct slow_step *out, uint64_t offset_ns, uint64_t ns, d
 	out->bubble[at] = (struct slow_step_bubble){.offset_ns = offset_ns, .ns = ns};
 }
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct interval *x = a, *y = b;
-
-	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
-}
+ORDER_BY(by_begin, struct interval, ORDER_UP(begin_ns));
 
 static bool find_bubbles(struct finder *f)
 {

@@ -244,19 +244,9 @@ struct sorted {
 	double enter_ns, end_ns;
 };
 
-static int by_role_part(const void *a, const void *b)
-{
-	const struct sorted *x = a, *y = b;
+ORDER_BY(by_role_part, struct sorted, ORDER_UP(role_part) ?: ORDER_UP(enter_ns));
 
-	return ORDER(x->role_part, y->role_part) ?: ORDER(x->enter_ns, y->enter_ns);
-}
-
-static int by_node(const void *a, const void *b)
-{
-	const struct sorted *x = a, *y = b;
-
-	return ORDER(x->node, y->node);
-}
+ORDER_BY(by_node, struct sorted, ORDER_UP(node));
 
 /* The ends of one collective, one per node, show the offsets between the nodes' clocks. */
 static void push_clocks(struct cross *c, const struct cross_instance *in, struct sorted *v,

@@ -241,12 +241,7 @@ static double effect_of(const struct cross_culprit *k)
 	return k->excess_ns > 0 ? k->excess_ns : k->late_excess_ns;
 }
 
-static int worst_first(const void *a, const void *b)
-{
-	const struct cross_culprit *x = a, *y = b;
-
-	return ORDER(effect_of(y), effect_of(x)) ?: ORDER(x->rank, y->rank);
-}
+ORDER_BY(worst_first, struct cross_culprit, ORDER(effect_of(b), effect_of(a)) ?: ORDER_UP(rank));
 
 static void add_evidence(const struct cross_finding *f, const struct cross_culprit *k,
 			 struct finding *out)

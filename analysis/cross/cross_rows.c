@@ -133,12 +133,7 @@ struct wanted {
 	int32_t rank;
 };
 
-static int by_role_and_rank(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-
-	return ORDER(x->role, y->role) ?: ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
-}
+ORDER_BY(by_role_and_rank, struct wanted, ORDER_UP(role) ?: ORDER_UP(rank) ?: ORDER_UP(slot));
 
 /* A role part of these ranks. It keeps its rows and comparison if its members are unchanged. */
 static void make_role_part(struct cross *c, struct cross_role_part *to, struct cross_role_part *old,

@@ -71,12 +71,7 @@ int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t expose
 	return 0;
 }
 
-static int by_id(const void *a, const void *b)
-{
-	const struct coll_part *x = a, *y = b;
-
-	return ORDER(x->id, y->id);
-}
+ORDER_BY(by_id, struct coll_part, ORDER_UP(id));
 
 void coll_parts_finish(struct coll_parts *c)
 {

@@ -14,6 +14,7 @@
 #include "analysis/ledger/wait_class.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "base/sorted.h"
 
@@ -790,12 +791,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 
 /* ---- threads ---- */
 
-static int by_time(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
+ORDER_BY(by_time, uint64_t, ORDER(*a, *b));
 
 static int by_thread(const void *a, const void *b, void *all)
 {
@@ -880,12 +876,7 @@ static void find_threads(struct maker *m)
 	}
 }
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct ledger_interval *x = a, *y = b;
-
-	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
-}
+ORDER_BY(by_begin, struct ledger_interval, ORDER_UP(begin_ns));
 
 /* Intervals with missed switches are unobserved. */
 static void find_cover(struct maker *m, uint32_t tid)

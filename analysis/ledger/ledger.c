@@ -725,13 +725,8 @@ bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r
 	       r->slow_in_steps < thresholds.same.factor;
 }
 
-static int by_excess(const void *a, const void *b)
-{
-	const struct ledger_row *x = a, *y = b;
-
-	return ORDER(y->excess_ns, x->excess_ns) ?: ORDER(x->kind, y->kind) ?:
-	       ORDER(x->what, y->what) ?: strcmp(x->name, y->name);
-}
+ORDER_BY(by_excess, struct ledger_row,
+	 ORDER_DOWN(excess_ns) ?: ORDER_UP(kind) ?: ORDER_UP(what) ?: ORDER_TEXT(name));
 
 uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
 			 struct ledger_row *rows)

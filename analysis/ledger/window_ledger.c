@@ -101,13 +101,7 @@ static bool name_kernels(const struct window *w, struct work *k, const char **te
 
 /* ---- work of the GPU ---- */
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct ledger_busy *x = a, *y = b;
-
-	return ORDER(x->begin_ns, y->begin_ns) ?: ORDER(x->kind, y->kind) ?:
-	       strcmp(x->name, y->name);
-}
+ORDER_BY(by_begin, struct ledger_busy, ORDER_UP(begin_ns) ?: ORDER_UP(kind) ?: ORDER_TEXT(name));
 
 /* The index of the thread that launched at that time; 0: not known. */
 static uint32_t thread_of(const struct window *w, const struct host_timeline *host,

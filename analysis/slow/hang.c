@@ -218,12 +218,7 @@ static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
 	       now_ns - s->moved_ns > for_ns && is_longer(launch, s->seen_ns, for_ns);
 }
 
-static int by_comm(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
-
-	return ORDER(x->comm->comm, y->comm->comm) ?: ORDER(x->slot, y->slot);
-}
+ORDER_BY(by_comm, struct member, ORDER_UP(comm->comm) ?: ORDER_UP(slot));
 
 /* A hang is reported only while waiting ranks still send beats. If all are silent, the job may have
  * ended, or the network to the aggregator is down. */

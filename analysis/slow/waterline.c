@@ -152,12 +152,7 @@ static void row_fill(struct waterline_row *r, double *total, double *self, uint3
 	r->spread = MEDIAN_MAD_SIGMA * median_mad(total, sketches, r->median);
 }
 
-static int by_mean(const void *a, const void *b)
-{
-	const struct waterline_row *x = a, *y = b;
-
-	return ORDER(y->mean, x->mean) ?: strcmp(x->name, y->name);
-}
+ORDER_BY(by_mean, struct waterline_row, ORDER_DOWN(mean) ?: ORDER_TEXT(name));
 
 /* Selects the sketches in the window, without those of excepted slots. */
 static uint32_t choose(const struct waterline *w, uint64_t now_ns, const uint32_t *except,

@@ -163,13 +163,8 @@ static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count
 	}
 }
 
-static int kernel_order(const void *pa, const void *pb)
-{
-	const struct step_kernel *a = pa, *b = pb;
-
-	return ORDER(b->total_ns, a->total_ns) ?: ORDER(a->name, b->name) ?:
-	       ORDER(a->kind, b->kind) ?: ORDER(a->func, b->func);
-}
+ORDER_BY(kernel_order, struct step_kernel,
+	 ORDER_DOWN(total_ns) ?: ORDER_UP(name) ?: ORDER_UP(kind) ?: ORDER_UP(func));
 
 static void kernel_offer(struct step_kernel *kernels, uint32_t *count, const struct step_kernel *k,
 			 struct step_kernel *rest)

@@ -160,12 +160,7 @@ static uint64_t feature_key(const struct finder *f, int kind, uint32_t at)
 	}
 }
 
-static int u32_order(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return ORDER(x, y);
-}
+ORDER_BY(u32_order, uint32_t, ORDER(*a, *b));
 
 /* The k-th smallest, k < n. A radix selection, so that no input is slow. */
 static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)

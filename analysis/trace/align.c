@@ -45,20 +45,9 @@ struct fit {
 	uint32_t common;
 };
 
-static int coll_order(const void *pa, const void *pb)
-{
-	const struct align_coll *a = pa, *b = pb;
+ORDER_BY(coll_order, struct align_coll, ORDER_UP(end_ns) ?: ORDER_UP(begin_ns) ?: ORDER_UP(what));
 
-	return ORDER(a->end_ns, b->end_ns) ?: ORDER(a->begin_ns, b->begin_ns) ?:
-	       ORDER(a->what, b->what);
-}
-
-static int u64_order(const void *pa, const void *pb)
-{
-	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
-
-	return ORDER(a, b);
-}
+ORDER_BY(u64_order, uint64_t, ORDER(*a, *b));
 
 static double apart(uint64_t a, uint64_t b)
 {
@@ -414,12 +403,7 @@ struct unpaired {
 	uint32_t rank;
 };
 
-static int unpaired_order(const void *pa, const void *pb)
-{
-	const struct unpaired *a = pa, *b = pb;
-
-	return ORDER(a->what, b->what) ?: ORDER(a->end_ns, b->end_ns) ?: ORDER(a->rank, b->rank);
-}
+ORDER_BY(unpaired_order, struct unpaired, ORDER_UP(what) ?: ORDER_UP(end_ns) ?: ORDER_UP(rank));
 
 /* Groups by time the collectives that are still unpaired: neither the reference nor the rank that
  * theirs was chained to took part in them. */
@@ -467,16 +451,8 @@ struct numbered {
 	uint32_t old, members;
 };
 
-static int numbered_order(const void *pa, const void *pb)
-{
-	const struct numbered *a = pa, *b = pb;
-
-	if (a->members < 2 || b->members < 2)
-		return (a->members < 2) - (b->members < 2);
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	return (a->old > b->old) - (a->old < b->old);
-}
+ORDER_BY(numbered_order, struct numbered,
+	 ORDER(a->members < 2, b->members < 2) ?: ORDER_UP(end_ns) ?: ORDER_UP(old));
 
 /* Numbers the instances of two or more members in order of time. */
 static int renumber(struct align_job *job)

@@ -31,12 +31,7 @@ static double median_in(const struct crossrank *c, enum jobsteps_measure m, uint
 	return crossrank_median(c->steps->value[m] + (size_t)r * c->n, first, last, c->scratch);
 }
 
-static int by_time(const void *pa, const void *pb)
-{
-	const struct diagnosis_kernel *a = pa, *b = pb;
-
-	return ORDER(b->total_ns, a->total_ns) ?: strcmp(a->name, b->name);
-}
+ORDER_BY(by_time, struct diagnosis_kernel, ORDER_DOWN(total_ns) ?: ORDER_TEXT(name));
 
 static double known_or(double x)
 {

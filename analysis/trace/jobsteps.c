@@ -450,12 +450,7 @@ struct entry {
 	uint64_t end_ns; /* on the rank's clock */
 };
 
-static int entry_order(const void *pa, const void *pb)
-{
-	const struct entry *a = pa, *b = pb;
-
-	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
-}
+ORDER_BY(entry_order, struct entry, ORDER_UP(instance) ?: ORDER_UP(rank));
 
 static void instance_add(struct jobsteps *j, const struct entry *e, uint32_t n, double *scratch,
 			 double *late, uint32_t *colls)
@@ -604,12 +599,7 @@ void jobsteps_fini(struct jobsteps *j)
 
 /* ---- kernels of a stretch ---- */
 
-static int kernel_order(const void *pa, const void *pb)
-{
-	const struct jobsteps_kernel *a = pa, *b = pb;
-
-	return ORDER(a->name, b->name) ?: ORDER(a->kind, b->kind);
-}
+ORDER_BY(kernel_order, struct jobsteps_kernel, ORDER_UP(name) ?: ORDER_UP(kind));
 
 static void count_kernels(const struct jobsteps_rank *x, uint32_t k, uint32_t names,
 			  struct jobsteps_kernel *v)

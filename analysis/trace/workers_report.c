@@ -30,13 +30,8 @@ static double effect_ns(const struct workers *w, const struct workers_flag *f)
 	return f->self_excess * unit_ns(w, f);
 }
 
-static int earlier(const void *a, const void *b)
-{
-	const struct workers_flag *x = a, *y = b;
-
-	return ORDER(x->flag.first_step, y->flag.first_step) ?:
-	       ORDER(y->flag.score, x->flag.score) ?: ORDER(x->worker, y->worker);
-}
+ORDER_BY(earlier, struct workers_flag,
+	 ORDER_UP(flag.first_step) ?: ORDER_DOWN(flag.score) ?: ORDER_UP(worker));
 
 static double overlap(const struct workers_flag *a, const struct workers_flag *b)
 {
@@ -86,12 +81,8 @@ static void add_ranks(const struct workers *w, struct finding *f, const struct w
 	}
 }
 
-static int worse(const void *a, const void *b)
-{
-	const struct workers_flag *const *x = a, *const *y = b;
-
-	return ORDER((*y)->self_excess, (*x)->self_excess) ?: ORDER((*x)->worker, (*y)->worker);
-}
+ORDER_BY(worse, const struct workers_flag *,
+	 ORDER((*b)->self_excess, (*a)->self_excess) ?: ORDER((*a)->worker, (*b)->worker));
 
 /* Flags at the same time are one fault; the worst one gives its steps. */
 static void report_group(struct workers *w, struct workers_flag **group, uint32_t n,

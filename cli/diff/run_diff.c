@@ -172,20 +172,11 @@ static void compare_rates(struct run_diff *d)
 
 /* ---- spans ---- */
 
-static int by_name(const void *x, const void *y)
-{
-	const struct run_diff_span *a = x, *b = y;
+ORDER_BY(by_name, struct run_diff_span, ORDER_TEXT(name));
 
-	return strcmp(a->name, b->name);
-}
-
-static int by_time(const void *x, const void *y)
-{
-	const struct run_diff_span *a = x, *b = y;
-	double p = fabs(a->time_ns[1] - a->time_ns[0]), q = fabs(b->time_ns[1] - b->time_ns[0]);
-
-	return ORDER(q, p) ?: strcmp(a->name, b->name);
-}
+ORDER_BY(by_time, struct run_diff_span,
+	 ORDER(fabs(b->time_ns[1] - b->time_ns[0]), fabs(a->time_ns[1] - a->time_ns[0]))
+	     ?: ORDER_TEXT(name));
 
 /* Appends one row for each name in the side's model that a span has. */
 static int add_spans(struct run_diff *d, int side)
@@ -391,12 +382,7 @@ static int compare_blocked(struct run_diff *d)
 
 /* ---- settings ---- */
 
-static int by_setting(const void *x, const void *y)
-{
-	const struct run_diff_setting *a = x, *b = y;
-
-	return strcmp(a->name, b->name);
-}
+ORDER_BY(by_setting, struct run_diff_setting, ORDER_TEXT(name));
 
 static int compare_settings(struct run_diff *d)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/exit_status.h"
+#include "base/order.h"
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
@@ -12,12 +13,7 @@
 
 #define NODES_MAX 20000u
 
-static int by_name(const void *a, const void *b)
-{
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-
-	return strcmp(jsonget_text(x, "node"), jsonget_text(y, "node"));
-}
+ORDER_BY(by_name, json_t *, strcmp(jsonget_text(*a, "node"), jsonget_text(*b, "node")));
 
 static void print_node(const json_t *n, const char *version)
 {

@@ -46,13 +46,9 @@ struct lane {
 
 /* ---- which steps ---- */
 
-static int by_latency(const void *a, const void *b)
-{
-	const struct window_step *const *x = a, *const *y = b;
-
-	return ORDER((*x)->step.latency_ns, (*y)->step.latency_ns)
-		   ?: ORDER((*x)->step.index, (*y)->step.index);
-}
+ORDER_BY(by_latency, const struct window_step *,
+	 ORDER((*a)->step.latency_ns, (*b)->step.latency_ns)
+	     ?: ORDER((*a)->step.index, (*b)->step.index));
 
 /* The median one of the slow steps, or of the others, among those whose records are all there. The host may
  * launch and wait for a step's work within the next step, so that one has to be there too. */
@@ -115,13 +111,7 @@ static uint32_t launch_thread(const struct side *s)
 	return of[best].tid;
 }
 
-static int by_busy(const void *a, const void *b)
-{
-	const struct stream *x = a, *y = b;
-
-	return ORDER(y->busy_ns, x->busy_ns) ?: ORDER(x->device, y->device) ?:
-	       ORDER(x->stream, y->stream);
-}
+ORDER_BY(by_busy, struct stream, ORDER_DOWN(busy_ns) ?: ORDER_UP(device) ?: ORDER_UP(stream));
 
 static void side_make(struct side *out, const struct trace_rank *r, const struct window_step *s,
 		      const char *what)

@@ -31,19 +31,9 @@ static const char *text(const struct reader *r, int64_t i)
 	return i >= 0 && (uint64_t)i < r->p->n_string_table ? r->p->string_table[i] : "";
 }
 
-static int by_location(const void *x, const void *y)
-{
-	uint64_t a = (*(location_t *const *)x)->id, b = (*(location_t *const *)y)->id;
+ORDER_BY(by_location, location_t *, ORDER((*a)->id, (*b)->id));
 
-	return ORDER(a, b);
-}
-
-static int by_function(const void *x, const void *y)
-{
-	uint64_t a = (*(function_t *const *)x)->id, b = (*(function_t *const *)y)->id;
-
-	return ORDER(a, b);
-}
+ORDER_BY(by_function, function_t *, ORDER((*a)->id, (*b)->id));
 
 static char *folded_name(const struct reader *r, const function_t *f)
 {

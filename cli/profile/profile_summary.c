@@ -63,19 +63,9 @@ static void sort(struct sums *s, int (*order)(const void *, const void *))
 		qsort(s->e, s->keys.count, sizeof(*s->e), order);
 }
 
-static int by_self(const void *x, const void *y)
-{
-	const struct entry *a = x, *b = y;
+ORDER_BY(by_self, struct entry, ORDER_DOWN(self_ns) ?: ORDER_UP(first));
 
-	return ORDER(b->self_ns, a->self_ns) ?: ORDER(a->first, b->first);
-}
-
-static int by_total(const void *x, const void *y)
-{
-	const struct entry *a = x, *b = y;
-
-	return ORDER(b->total_ns, a->total_ns) ?: ORDER(a->first, b->first);
-}
+ORDER_BY(by_total, struct entry, ORDER_DOWN(total_ns) ?: ORDER_UP(first));
 
 /* ---- functions ---- */
 

@@ -122,13 +122,9 @@ int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id,
 
 /* ---- one request ---- */
 
-static int compare_places(const void *a, const void *b)
-{
-	const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
-
-	return memcmp(x->id, y->id, ID_BYTES) ?: ORDER(x->id_bytes, y->id_bytes) ?:
-	       ORDER(x->address, y->address);
-}
+ORDER_BY(compare_places, const struct place *,
+	 memcmp((*a)->id, (*b)->id, ID_BYTES) ?: ORDER((*a)->id_bytes, (*b)->id_bytes)
+	 ?: ORDER((*a)->address, (*b)->address));
 
 static bool same_id(const struct place *x, const struct place *y)
 {

@@ -112,20 +112,10 @@ struct instance {
 	uint8_t func;
 };
 
-static int instance_order(const void *pa, const void *pb)
-{
-	const struct instance *a = pa, *b = pb;
+ORDER_BY(instance_order, struct instance,
+	 ORDER_UP(comm) ?: ORDER_UP(func) ?: ORDER_UP(end_ns) ?: ORDER_UP(old));
 
-	return ORDER(a->comm, b->comm) ?: ORDER(a->func, b->func) ?: ORDER(a->end_ns, b->end_ns) ?:
-	       ORDER(a->old, b->old);
-}
-
-static int old_order(const void *pa, const void *pb)
-{
-	const struct instance *a = pa, *b = pb;
-
-	return ORDER(a->old, b->old);
-}
+ORDER_BY(old_order, struct instance, ORDER_UP(old));
 
 /* Gives each collective its communicator and sequence; sorted by number. NULL: out of memory. */
 static struct instance *make_instances(const struct replay_live *l)
@@ -156,13 +146,8 @@ static struct instance *make_instances(const struct replay_live *l)
 	return v;
 }
 
-static int call_order(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
-
-	return ORDER(a->begin_ns, b->begin_ns)
-		   ?: ORDER(b->kind, a->kind); /* created before it is used */
-}
+/* created before it is used */
+ORDER_BY(call_order, struct record, ORDER_UP(begin_ns) ?: ORDER_DOWN(kind));
 
 /* A rank's number in a communicator is the count of its lower ranks. There are few communicators. */
 static bool is_new(const struct record *calls, size_t count, uint64_t comm)

@@ -561,20 +561,10 @@ static int proxy_add(struct loader *l, const struct record *device)
 	return 0;
 }
 
-static int host_order(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
+ORDER_BY(host_order, struct record, ORDER_UP(begin_ns) ?: ORDER_UP(correlation));
 
-	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->correlation, b->correlation);
-}
-
-static int device_order(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
-
-	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->stream, b->stream) ?:
-	       ORDER(a->correlation, b->correlation);
-}
+ORDER_BY(device_order, struct record,
+	 ORDER_UP(begin_ns) ?: ORDER_UP(stream) ?: ORDER_UP(correlation));
 
 static void sort_records(struct record *v, size_t n, int (*order)(const void *, const void *))
 {

@@ -158,12 +158,7 @@ struct member {
 	uint8_t func;
 };
 
-static int member_order(const void *pa, const void *pb)
-{
-	const struct member *a = pa, *b = pb;
-
-	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
-}
+ORDER_BY(member_order, struct member, ORDER_UP(instance) ?: ORDER_UP(rank));
 
 static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n,
 			   uint32_t seq)

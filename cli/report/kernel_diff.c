@@ -16,21 +16,12 @@ struct item {
 	int side;
 };
 
-static int by_base(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
+ORDER_BY(by_base, struct item,
+	 ORDER_TEXT(name.base) ?: ORDER_UP(side) ?: ORDER_DOWN(time_ns) ?: ORDER_TEXT(name.full));
 
-	return strcmp(a->name.base, b->name.base) ?: ORDER(a->side, b->side) ?:
-	       ORDER(b->time_ns, a->time_ns) ?: strcmp(a->name.full, b->name.full);
-}
-
-static int by_difference(const void *x, const void *y)
-{
-	const struct kernel_diff_row *a = x, *b = y;
-	double p = fabs(a->time_ns[1] - a->time_ns[0]), q = fabs(b->time_ns[1] - b->time_ns[0]);
-
-	return ORDER(q, p) ?: strcmp(a->base, b->base);
-}
+ORDER_BY(by_difference, struct kernel_diff_row,
+	 ORDER(fabs(b->time_ns[1] - b->time_ns[0]), fabs(a->time_ns[1] - a->time_ns[0]))
+	     ?: ORDER_TEXT(base));
 
 static char *changed_arguments(const struct kernel_name *a, const struct kernel_name *b)
 {

@@ -105,13 +105,8 @@ struct entry {
 	uint8_t func;
 };
 
-static int by_collective(const void *x, const void *y)
-{
-	const struct entry *a = x, *b = y;
-
-	return ORDER(a->key, b->key) ?: ORDER(a->func, b->func) ?: ORDER(a->seq, b->seq) ?:
-	       ORDER(a->enter_ns, b->enter_ns);
-}
+ORDER_BY(by_collective, struct entry,
+	 ORDER_UP(key) ?: ORDER_UP(func) ?: ORDER_UP(seq) ?: ORDER_UP(enter_ns));
 
 static bool is_collective(const struct record *r, unsigned kind)
 {

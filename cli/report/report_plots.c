@@ -243,12 +243,7 @@ static double correlation(const struct trace_rank *r, int work)
 	return regress_correlation(&sums);
 }
 
-static int by_x(const void *a, const void *b)
-{
-	const struct point *p = a, *q = b;
-
-	return ORDER(p->x, q->x) ?: ORDER(p->step, q->step);
-}
+ORDER_BY(by_x, struct point, ORDER_UP(x) ?: ORDER_UP(step));
 
 static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 {

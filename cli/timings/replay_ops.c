@@ -179,12 +179,7 @@ static int read_row(void *ops, const struct replay_input *in, struct trace_field
 	return 0;
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const struct op *x = a, *y = b;
-
-	return ORDER(x->rank, y->rank) ?: ORDER(x->step, y->step) ?: ORDER(x->begin_ns, y->begin_ns);
-}
+ORDER_BY(by_time, struct op, ORDER_UP(rank) ?: ORDER_UP(step) ?: ORDER_UP(begin_ns));
 
 /* Ops [begin, end) of one rank and step, by time. */
 static void fill_cell(struct ops *o, size_t begin, size_t end)
@@ -216,13 +211,9 @@ static void fill_cell(struct ops *o, size_t begin, size_t end)
 
 /* ---- lateness ---- */
 
-static int by_collective(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	return ORDER(x->stage, y->stage) ?: ORDER(x->step, y->step) ?: ORDER(x->what, y->what) ?:
-	       ORDER(x->number, y->number) ?: ORDER(x->rank, y->rank);
-}
+ORDER_BY(by_collective, struct entry,
+	 ORDER_UP(stage) ?: ORDER_UP(step) ?: ORDER_UP(what) ?: ORDER_UP(number)
+	 ?: ORDER_UP(rank));
 
 /* The collectives of each rank and step, numbered by name. Ops are sorted by rank, step and time. NULL: out
  * of memory. */

@@ -395,13 +395,8 @@ struct keyed_row {
 	const struct record *r;
 };
 
-static int compare_keyed(const void *x, const void *y)
-{
-	const struct keyed_row *a = x, *b = y;
-
-	/* already in order of time */
-	return ORDER(a->group, b->group) ?: ORDER(a->member, b->member) ?: ORDER(a->r, b->r);
-}
+/* already in order of time */
+ORDER_BY(compare_keyed, struct keyed_row, ORDER_UP(group) ?: ORDER_UP(member) ?: ORDER_UP(r));
 
 /* Real ids if they are unique, else made-up ones: Perfetto has only one machine, and two nodes may use the
  * same pid or tid. */
@@ -562,13 +557,7 @@ static void shown_ids(void *arg, uint32_t pid, uint32_t tid, int *shown_pid, int
 	*shown_tid = pid == tid ? *shown_pid : *shown_pid + 50000 + (int)(tid % 40000);
 }
 
-static int by_thread(const void *x, const void *y)
-{
-	const struct stack_sample *a = *(const struct stack_sample *const *)x;
-	const struct stack_sample *b = *(const struct stack_sample *const *)y;
-
-	return ORDER(a->tid, b->tid) ?: ORDER(a, b);
-}
+ORDER_BY(by_thread, const struct stack_sample *, ORDER((*a)->tid, (*b)->tid) ?: ORDER(*a, *b));
 
 /* Names sampled threads; threads with a track of calls already have names. */
 static int name_threads(struct writer *w, const struct trace_rank *r)
@@ -661,14 +650,8 @@ static int find_requests(const struct trace_rank *r, struct request_list *out)
 	return 0;
 }
 
-static int by_request(const void *x, const void *y)
-{
-	const struct request_slice *a = x, *b = y;
-
-	return ORDER(a->id, b->id)
-		   ?: ORDER(a->span->begin_ns, b->span->begin_ns)
-		   ?: ORDER(b->span->end_ns, a->span->end_ns) ?: ORDER(a->span, b->span);
-}
+ORDER_BY(by_request, struct request_slice,
+	 ORDER_UP(id) ?: ORDER_UP(span->begin_ns) ?: ORDER_DOWN(span->end_ns) ?: ORDER_UP(span));
 
 static void put_request(struct writer *w, const struct request_slice *q, size_t n,
 			struct trace_slice *s)

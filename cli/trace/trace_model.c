@@ -317,41 +317,21 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	return err;
 }
 
-static int compare_records(const void *x, const void *y)
-{
-	const struct record *a = x, *b = y;
+/* the longer one first, since it encloses the other */
+ORDER_BY(compare_records, struct record,
+	 ORDER_UP(begin_ns) ?: ORDER_DOWN(end_ns) ?: ORDER_UP(thread) ?: ORDER_UP(stream)
+	 ?: ORDER_UP(correlation) ?: ORDER_UP(kind) ?: ORDER_UP(name) ?: ORDER_UP(seq)
+	 ?: ORDER_UP(func) ?: ORDER_UP(key));
 
-	/* the longer one first, since it encloses the other */
-	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
-	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
-	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
-	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func) ?:
-	       ORDER(a->key, b->key);
-}
+/* if two windows have the same step, the flagged one counts, not the margin */
+ORDER_BY(compare_steps, struct window_step,
+	 ORDER_UP(step.begin_ns) ?: ORDER_UP(step.index)
+	 ?: ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED));
 
-static int compare_steps(const void *x, const void *y)
-{
-	const struct window_step *a = x, *b = y;
+ORDER_BY(compare_ranks, struct trace_rank,
+	 ORDER_TEXT(who.job) ?: ORDER_UP(who.rank) ?: ORDER_TEXT(who.node) ?: ORDER_UP(who.pid));
 
-	/* if two windows have the same step, the flagged one counts, not the margin */
-	return ORDER(a->step.begin_ns, b->step.begin_ns) ?: ORDER(a->step.index, b->step.index) ?:
-	       ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
-}
-
-static int compare_ranks(const void *x, const void *y)
-{
-	const struct trace_rank *a = x, *b = y;
-
-	return strcmp(a->who.job, b->who.job) ?: ORDER(a->who.rank, b->who.rank) ?:
-	       strcmp(a->who.node, b->who.node) ?: ORDER(a->who.pid, b->who.pid);
-}
-
-static int compare_windows(const void *x, const void *y)
-{
-	const struct trace_window *a = x, *b = y;
-
-	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns);
-}
+ORDER_BY(compare_windows, struct trace_window, ORDER_UP(begin_ns) ?: ORDER_DOWN(end_ns));
 
 static size_t unique_records(struct record *a, size_t n)
 {
