@@ -167,7 +167,7 @@ static void find_wait(struct process *p, uint64_t still_ns, struct beat_unfinish
 		wait->looked_ns = now_ns;
 		if (!fill_still(p, still_ns, now_ns, &w))
 			x = excerpt_make(&w, NULL, NULL);
-		wait->found = x ? *excerpt_wait(x) : (struct beat_unfinished){.kind = 0};
+		wait->found = x ? x->wait : (struct beat_unfinished){.kind = 0};
 		if (wait->found.kind) /* all the time, as far as was looked */
 			wait->found.launch_ns = still_ns;
 		excerpt_drop(x);

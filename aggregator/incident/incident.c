@@ -300,7 +300,7 @@ static double weight_of(const struct excerpt *p, double weight)
 static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m,
 			 struct excerpt *p)
 {
-	double weight = incident_views_worth(p, excerpt_steps(p, false));
+	double weight = incident_views_worth(p, p->slow.rank.steps);
 
 	if (!(weight > 0) || (m->excerpts.waiting && weight <= m->excerpts.waiting_weight))
 		return true;
@@ -431,7 +431,7 @@ static uint64_t hinted_of(const struct digest *d)
 /* The spike of the window; NULL: it has none, or nobody saw what it did. */
 static const struct slow_step *slow_step_of(const struct digest *d)
 {
-	const struct slow_step *s = d->spikes && d->excerpt ? excerpt_slow_step(d->excerpt) : NULL;
+	const struct slow_step *s = d->spikes && d->excerpt ? &d->excerpt->step : NULL;
 
 	return s && s->known && *s->function_name ? s : NULL;
 }
@@ -1226,7 +1226,7 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 
 static bool is_unnamed(const struct excerpt *p)
 {
-	return p && excerpt_unnamed(p);
+	return p && p->unnamed;
 }
 
 static bool member_is_unnamed(const struct member *m)

@@ -42,7 +42,7 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 
 	for (uint32_t k = 0; list && k < i->member_count; k++)
 		for (uint32_t q = excerpts_of(&i->members[k], true, p); q-- > 0;)
-			list[n++] = (struct coll_source){k, excerpt_colls(p[q]), false};
+			list[n++] = (struct coll_source){k, &p[q]->ledger.colls, false};
 	if (n)
 		s = coll_split_open(list, n, j->ranks);
 	free(list);
@@ -53,7 +53,7 @@ static void add(const struct excerpt *p, bool healthy, double weight, const stru
 		struct ledger *to)
 {
 	ledger_add(to, excerpt_ledger(p, healthy), weight);
-	coll_split_divide(s, excerpt_colls(p), healthy, weight, to);
+	coll_split_divide(s, &p->ledger.colls, healthy, weight, to);
 }
 
 /* Its peers or earlier runs show more of the loss than the rank's own flagged steps do. */
@@ -86,7 +86,7 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
 		const struct excerpt *p = peer_excerpt(&i->members[k]);
 
-		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, &i->members[k])) {
+		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, &i->members[k])) {
 			sum += self_ns(p);
 			n++;
 		}
@@ -97,7 +97,7 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 /* How much of the rank's loss the excerpt shows. */
 static double shown_ns(const struct excerpt *p, double healthy)
 {
-	return excerpt_steps(p, false) * (self_ns(p) - healthy);
+	return p->slow.rank.steps * (self_ns(p) - healthy);
 }
 
 /* A requested window has more typical steps than the windows of flagged steps, but the fault may
@@ -197,7 +197,7 @@ double incident_books_enough_ns(double most_ns, double lost_ns)
 /* Whether the excerpt's healthy steps are earlier than any slow step of the rank. */
 static bool is_before(const struct member *m, const struct excerpt *p)
 {
-	return excerpt_healthy_is_before(p) && excerpt_begin(p) <= (int64_t)m->own.begin_unix_ns;
+	return p->healthy_is_before && p->begin_unix_ns <= (int64_t)m->own.begin_unix_ns;
 }
 
 /* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with
@@ -237,7 +237,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 {
 	if (!m->excerpts.open)
 		return false;
-	ledger_add(&out->slow, excerpt_open(m->excerpts.open), 1);
+	ledger_add(&out->slow, &m->excerpts.open->ledger.open, 1);
 	out->slow_steps = out->slow.steps;
 	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)

@@ -396,7 +396,7 @@ static void put_slow_step(json_t *out, const struct incident *i, const struct in
 	const struct excerpt *p = j->lead ? j->lead->excerpts.slow : NULL;
 	double period_ns = 0;
 	uint64_t spikes = j->lead ? incident_spikes(i, j->lead, &period_ns) : 0;
-	const struct slow_step *step = p ? excerpt_slow_step(p) : NULL;
+	const struct slow_step *step = p ? &p->step : NULL;
 
 	json_object_set_new(
 	    out, "spikes",

@@ -66,7 +66,7 @@ static const struct member *longest_of(const struct incident *i)
 /* How long its steps stand still without waiting for other ranks; negative: unknown. */
 static double stands_itself(const struct member *m)
 {
-	const struct ledger *l = m->excerpts.open ? excerpt_open(m->excerpts.open) : NULL;
+	const struct ledger *l = m->excerpts.open ? &m->excerpts.open->ledger.open : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -82,13 +82,13 @@ static bool waits_for_others(const struct member *m)
 	double own = stands_itself(m);
 
 	return own >= 0 &&
-	       own < thresholds.part.half * (double)excerpt_open(m->excerpts.open)->total_ns;
+	       own < thresholds.part.half * (double)m->excerpts.open->ledger.open.total_ns;
 }
 
 /* Its steps stand still because it waits for other ranks in a collective on the CPU. */
 static bool waits_on_host(const struct member *m)
 {
-	const struct ledger *l = m->excerpts.open ? excerpt_open(m->excerpts.open) : NULL;
+	const struct ledger *l = m->excerpts.open ? &m->excerpts.open->ledger.open : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)

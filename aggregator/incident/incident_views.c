@@ -66,8 +66,8 @@ static void drop(struct incident_set *s, struct incident *i, struct member *m,
 
 	*from = NULL;
 	if (p && !rank_of(m, p)) {
-		s->excerpt_bytes -= excerpt_bytes(p);
-		i->excerpt_bytes -= excerpt_bytes(p);
+		s->excerpt_bytes -= p->bytes;
+		i->excerpt_bytes -= p->bytes;
 	}
 	excerpt_drop(p);
 }
@@ -152,11 +152,11 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 static int64_t growth(struct member *m, struct excerpt **to, struct excerpt *p)
 {
 	struct excerpt *old = *to;
-	int64_t more = rank_of(m, p) ? 0 : (int64_t)excerpt_bytes(p);
+	int64_t more = rank_of(m, p) ? 0 : (int64_t)p->bytes;
 
 	*to = NULL;
 	if (old && old != p && !rank_of(m, old))
-		more -= (int64_t)excerpt_bytes(old);
+		more -= (int64_t)old->bytes;
 	*to = old;
 	return more;
 }
@@ -170,8 +170,8 @@ static void hold(struct incident_set *s, struct incident *i, struct member *m, s
 	if (rank_of_place(m, to) < i->excerpt_rank)
 		i->excerpt_rank = rank_of_place(m, to);
 	if (!rank_of(m, held)) {
-		s->excerpt_bytes += excerpt_bytes(held);
-		i->excerpt_bytes += excerpt_bytes(held);
+		s->excerpt_bytes += held->bytes;
+		i->excerpt_bytes += held->bytes;
 	}
 	*to = held;
 }
@@ -210,14 +210,14 @@ double incident_views_worth(const struct excerpt *p, double lost_ns)
 
 bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *than)
 {
-	double worth = worth_of(p, true, excerpt_steps(p, true)), had;
+	double worth = worth_of(p, true, p->healthy.rank.steps), had;
 
 	if (!than || !(worth > 0))
 		return worth > 0;
-	if (excerpt_healthy_is_before(p) != excerpt_healthy_is_before(than))
-		return excerpt_healthy_is_before(p);
-	had = worth_of(than, true, excerpt_steps(than, true));
-	return worth > had || (!(worth < had) && excerpt_begin(p) < excerpt_begin(than));
+	if (p->healthy_is_before != than->healthy_is_before)
+		return p->healthy_is_before;
+	had = worth_of(than, true, than->healthy.rank.steps);
+	return worth > had || (!(worth < had) && p->begin_unix_ns < than->begin_unix_ns);
 }
 
 /* The observed time of a ledger. */
@@ -232,8 +232,8 @@ static uint64_t seen_ns(const struct ledger *l)
 
 bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *than)
 {
-	return p && excerpt_open(p)->steps &&
-	       (!than || seen_ns(excerpt_open(p)) > seen_ns(excerpt_open(than)));
+	return p && p->ledger.open.steps &&
+	       (!than || seen_ns(&p->ledger.open) > seen_ns(&than->ledger.open));
 }
 
 /* Diagnoses the window alone. */
@@ -302,7 +302,7 @@ bool incident_views_add(struct incident_set *s, struct incident *i, struct membe
 			 .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1};
 	struct view *to;
 
-	if (!d->excerpt || !excerpt_steps(d->excerpt, false))
+	if (!d->excerpt || !d->excerpt->slow.rank.steps)
 		return true;
 	look(&v);
 	m->excerpts.views.lost_ns[v.cause] += v.lost_ns;

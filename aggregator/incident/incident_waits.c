@@ -48,9 +48,9 @@ static uint32_t sources_of(const struct incident *i, const struct member *most,
 		bool waits = waited(&i->members[k], most);
 
 		if (own)
-			list[n++] = (struct coll_source){k, excerpt_colls(own), waits};
+			list[n++] = (struct coll_source){k, &own->ledger.colls, waits};
 		if (e->waiting && e->waiting != own)
-			list[n++] = (struct coll_source){k, excerpt_colls(e->waiting), waits};
+			list[n++] = (struct coll_source){k, &e->waiting->ledger.colls, waits};
 	}
 	return n;
 }

@@ -59,7 +59,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->excerpts.open) : "";
+	out->stuck = j->kind == FINDING_HANG ? m->excerpts.open->stuck : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
@@ -182,7 +182,7 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 		const struct excerpt *p =
 		    m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
 
-		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, m))
+		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
 	}
 }
@@ -329,7 +329,7 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 
 	for (uint32_t q = 0; q < who->count && !n; q++)
 		if (who->member[q]->excerpts.healthy &&
-		    excerpt_steps(who->member[q]->excerpts.healthy, true))
+		    who->member[q]->excerpts.healthy->healthy.rank.steps)
 			plain_view(who->member[q], who->member[q]->excerpts.healthy, true,
 				   &list[n++]);
 	if (own && own->steps)

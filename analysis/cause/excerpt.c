@@ -6,11 +6,9 @@
 #include "analysis/cause/excerpt.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/ledger/window_ledger.h"
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/idmap.h"
@@ -22,9 +20,7 @@
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
-#define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
-/* For the stack of a hang; a line of evidence has room for it. */
-#define STUCK_BYTES  200u
+#define NAME_BYTES   LIMIT_EXCERPT_NAME_BYTES
 #define STUCK_FRAMES 6u
 /* Threads that launch less than this share of the busiest thread are helpers. */
 #define LAUNCHES_SHARE 0.2
@@ -38,27 +34,6 @@
 #define ALIKE_MIN  3u
 #define PHASES_MAX 8u
 #define TABLE_MAX  2048u /* names per table */
-
-struct part {
-	struct diagnosis_rank rank; /* its arrays belong to the excerpt */
-	struct diagnosis_kernel *kernels;
-};
-
-struct excerpt {
-	atomic_uint holders;
-	struct part slow, healthy;
-	struct diagnosis_function *functions;
-	uint32_t function_count;
-	char *pool; /* all names */
-	size_t pool_bytes, pool_room, bytes;
-	struct os_signal *signals;
-	struct window_ledger ledger;
-	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
-	struct beat_unfinished wait;
-	struct slow_step step;
-	bool unnamed, healthy_is_before;
-	int64_t begin_unix_ns;
-};
 
 struct excerpt *excerpt_hold(struct excerpt *p)
 {
@@ -84,64 +59,14 @@ void excerpt_drop(struct excerpt *p)
 	free(p);
 }
 
-size_t excerpt_bytes(const struct excerpt *p)
-{
-	return p->bytes;
-}
-
-int64_t excerpt_begin(const struct excerpt *p)
-{
-	return p->begin_unix_ns;
-}
-
-uint32_t excerpt_steps(const struct excerpt *p, bool healthy)
-{
-	return (healthy ? &p->healthy : &p->slow)->rank.steps;
-}
-
-bool excerpt_unnamed(const struct excerpt *p)
-{
-	return p->unnamed;
-}
-
 void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out)
 {
 	*out = (healthy ? &p->healthy : &p->slow)->rank;
 }
 
-bool excerpt_healthy_is_before(const struct excerpt *p)
-{
-	return p->healthy_is_before;
-}
-
 const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy)
 {
 	return healthy ? &p->ledger.healthy : &p->ledger.slow;
-}
-
-const struct coll_parts *excerpt_colls(const struct excerpt *p)
-{
-	return &p->ledger.colls;
-}
-
-const struct ledger *excerpt_open(const struct excerpt *p)
-{
-	return &p->ledger.open;
-}
-
-const struct beat_unfinished *excerpt_wait(const struct excerpt *p)
-{
-	return &p->wait;
-}
-
-const struct slow_step *excerpt_slow_step(const struct excerpt *p)
-{
-	return &p->step;
-}
-
-const char *excerpt_stuck(const struct excerpt *p)
-{
-	return p->stuck;
 }
 
 /* Returns an offset, because the pool may move; finish() makes pointers of them. 0: no room. */
@@ -467,7 +392,8 @@ static void add_kernels(struct excerpt *p, const struct window *w, const struct 
 	}
 }
 
-static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count, struct part *part)
+static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count,
+			 struct excerpt_part *part)
 {
 	uint32_t n = t->count < LIMIT_EXCERPT_KERNELS ? t->count : LIMIT_EXCERPT_KERNELS, whole = 0;
 
@@ -783,7 +709,7 @@ static void add_stacks(struct excerpt *p, const struct window *w, struct namer *
 /* Turns offsets into pointers, since the pool no longer moves. */
 static void finish(struct excerpt *p)
 {
-	struct part *const parts[] = {&p->slow, &p->healthy};
+	struct excerpt_part *const parts[] = {&p->slow, &p->healthy};
 
 	for (uint32_t i = 0; i < p->function_count; i++)
 		p->functions[i].name = p->pool + (size_t)p->functions[i].name;

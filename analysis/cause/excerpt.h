@@ -8,13 +8,49 @@
 #ifndef SYSOM_ANALYSIS_CAUSE_EXCERPT_H
 #define SYSOM_ANALYSIS_CAUSE_EXCERPT_H
 
+#include <stdatomic.h>
+
 #include "analysis/cause/diagnosis.h"
 #include "analysis/cause/slow_step.h"
-#include "analysis/ledger/coll_split.h"
-#include "analysis/ledger/ledger.h"
+#include "analysis/ledger/window_ledger.h"
 #include "model/window.h"
 
-struct excerpt; /* opaque */
+/* For the stack of a hang; a line of evidence has room for it. */
+#define EXCERPT_STUCK_BYTES 200u
+
+struct excerpt_part {
+	struct diagnosis_rank rank; /* its arrays are the excerpt's */
+	struct diagnosis_kernel *kernels;
+};
+
+/* Only excerpt.c writes to it. */
+struct excerpt {
+	atomic_uint holders;
+	/* Slow: the flagged steps; without any, the steps that are out; without these, or if they
+	 * are only a short part of a window that was asked for, all steps. Healthy: neither out nor
+	 * flagged, and closer to the expected latency than to the slow steps. The healthy part has
+	 * no functions, since samples are not split by step. */
+	struct excerpt_part slow, healthy;
+	struct diagnosis_function *functions;
+	uint32_t function_count;
+	char *pool; /* all names */
+	size_t pool_bytes, pool_room, bytes;
+	struct os_signal *signals;
+	/* .open: of the time in which the rank hung; 0 steps: it did not hang */
+	struct window_ledger ledger;
+	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
+	/* the stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)";
+	 * "": not known */
+	char stuck[EXCERPT_STUCK_BYTES];
+	/* What the launch thread has been blocked in, without a break, for most of the open
+	 * interval: BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
+	struct beat_unfinished wait;
+	struct slow_step step; /* of the slow part, the one that lost most */
+	/* functions of a file with a Build-ID have no name yet: their names may arrive later */
+	bool unnamed;
+	bool healthy_is_before; /* all healthy steps are earlier than the first slow step */
+	int64_t begin_unix_ns;	/* of its window */
+};
 
 /* Writes the name of the function at an ELF address of a file to out; false: not known. */
 typedef bool (*excerpt_name_fn)(void *arg, const uint8_t *build_id, size_t build_id_bytes,
@@ -24,35 +60,9 @@ typedef bool (*excerpt_name_fn)(void *arg, const uint8_t *build_id, size_t build
 struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void *arg);
 struct excerpt *excerpt_hold(struct excerpt *p);
 void excerpt_drop(struct excerpt *p); /* NULL is a no-op */
-size_t excerpt_bytes(const struct excerpt *p);
-/* When its window begins, ns since 1970. */
-int64_t excerpt_begin(const struct excerpt *p);
-/* Number of steps in the slow or the healthy part. Slow: the flagged steps; without any, the steps
- * that are out; without these, or if they are only a short part of a window that was asked for, all
- * steps. Healthy: neither out nor flagged, and closer to the expected latency than to the slow
- * steps. */
-uint32_t excerpt_steps(const struct excerpt *p, bool healthy);
-/* Whether functions of a file with a Build-ID have no name yet: their names may arrive later. */
-bool excerpt_unnamed(const struct excerpt *p);
-/* Fills out; its pointers are valid as long as p. The healthy part has no functions, since samples
- * are not split by step. */
+/* The part, with pointers that are valid as long as p. */
 void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out);
 /* The ledger of the slow or of the healthy steps; borrowed. */
 const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
-/* The collectives of both, for coll_split.h; borrowed. */
-const struct coll_parts *excerpt_colls(const struct excerpt *p);
-/* The ledger of the time in which the rank hung; 0 steps: it did not hang. Borrowed. */
-const struct ledger *excerpt_open(const struct excerpt *p);
-/* The step of the slow part that lost most; borrowed. */
-const struct slow_step *excerpt_slow_step(const struct excerpt *p);
-/* What the launch thread has been blocked in, without a break, for most of the open interval:
- * BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
-const struct beat_unfinished *excerpt_wait(const struct excerpt *p);
-/* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "":
- * not known. */
-const char *excerpt_stuck(const struct excerpt *p);
-
-/* Whether all healthy steps of the ledger are earlier than the first slow step. */
-bool excerpt_healthy_is_before(const struct excerpt *p);
 
 #endif

@@ -265,8 +265,8 @@ static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	slow_gemm(&m, 1.5);
 	p = excerpt_make(&m.w, NULL, NULL);
-	assert_int_equal(excerpt_steps(p, false), STEPS - HEALTHY);
-	assert_int_equal(excerpt_steps(p, true), HEALTHY);
+	assert_int_equal(p->slow.rank.steps, STEPS - HEALTHY);
+	assert_int_equal(p->healthy.rank.steps, HEALTHY);
 	excerpt_rank(p, false, &r);
 	assert_int_equal(r.kernel_count, 3);
 	assert_string_equal(r.kernel[0].name, "gemm");
@@ -300,9 +300,9 @@ static void steps_of_other_work_are_no_reference(void **unused)
 		}
 		p = excerpt_make(&m.w, NULL, NULL);
 		stack_batch_fini(&m.w.stacks);
-		assert_int_equal(excerpt_steps(p, false), 1);
-		assert_int_equal(excerpt_steps(p, true), alike ? STEPS - HEALTHY - 1 : HEALTHY);
-		assert_int_equal(excerpt_ledger(p, true)->steps, excerpt_steps(p, true));
+		assert_int_equal(p->slow.rank.steps, 1);
+		assert_int_equal(p->healthy.rank.steps, alike ? STEPS - HEALTHY - 1 : HEALTHY);
+		assert_int_equal(excerpt_ledger(p, true)->steps, p->healthy.rank.steps);
 		excerpt_drop(p);
 	}
 }
@@ -321,10 +321,9 @@ static void slow_steps_are_compared_within_their_phase(void **unused)
 			m.steps[i].step.phase = i < HEALTHY ? i < of_phase : i < STEPS - 2;
 		p = excerpt_make(&m.w, NULL, NULL);
 		stack_batch_fini(&m.w.stacks);
-		assert_int_equal(excerpt_steps(p, true), of_phase == 3 ? 3 : HEALTHY);
-		assert_int_equal(excerpt_steps(p, false),
-				 STEPS - HEALTHY - (of_phase == 3 ? 2 : 0));
-		assert_int_equal(excerpt_ledger(p, true)->steps, excerpt_steps(p, true));
+		assert_int_equal(p->healthy.rank.steps, of_phase == 3 ? 3 : HEALTHY);
+		assert_int_equal(p->slow.rank.steps, STEPS - HEALTHY - (of_phase == 3 ? 2 : 0));
+		assert_int_equal(excerpt_ledger(p, true)->steps, p->healthy.rank.steps);
 		excerpt_drop(p);
 	}
 }
@@ -348,8 +347,8 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 
 	make_moment(&m, WINDOW_ASKED);
 	p = excerpt_make(&m.w, NULL, NULL);
-	assert_int_equal(excerpt_steps(p, false), STEPS);
-	assert_int_equal(excerpt_steps(p, true), STEPS - 2);
+	assert_int_equal(p->slow.rank.steps, STEPS);
+	assert_int_equal(p->healthy.rank.steps, STEPS - 2);
 	for (int healthy = 0; healthy < 2; healthy++) {
 		excerpt_rank(p, healthy, &r);
 		assert_float_equal(r.step_ns, 100e6, 1);
@@ -366,7 +365,7 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 	excerpt_drop(p);
 	make_moment(&m, WINDOW_SELF);
 	p = excerpt_make(&m.w, NULL, NULL);
-	assert_int_equal(excerpt_steps(p, false), 2);
+	assert_int_equal(p->slow.rank.steps, 2);
 	excerpt_drop(p);
 }
 
@@ -383,7 +382,7 @@ static void slow_steps_that_nobody_flagged_are_no_reference(void **unused)
 	for (uint32_t i = HEALTHY; i < STEPS; i += 2)
 		m.steps[i].flags = WINDOW_STEP_MARGIN;
 	p = excerpt_make(&m.w, NULL, NULL);
-	assert_int_equal(excerpt_steps(p, true), HEALTHY);
+	assert_int_equal(p->healthy.rank.steps, HEALTHY);
 	excerpt_rank(p, true, &healthy);
 	assert_true(fabs(healthy.step_ns - 100e6) < 1);
 	assert_int_equal(excerpt_ledger(p, true)->steps, HEALTHY);
@@ -417,7 +416,7 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 	for (uint32_t i = HEALTHY; i < STEPS; i += 2)
 		m.steps[i].step.kernels = 5;
 	p = excerpt_make(&m.w, NULL, NULL);
-	assert_int_equal(excerpt_steps(p, false), STEPS - HEALTHY);
+	assert_int_equal(p->slow.rank.steps, STEPS - HEALTHY);
 	excerpt_drop(p);
 }
 
@@ -814,7 +813,7 @@ static uint64_t one_excerpt(void)
 
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	p = excerpt_make(&m.w, NULL, NULL);
-	bytes = excerpt_bytes(p);
+	bytes = p->bytes;
 	excerpt_drop(p);
 	stack_batch_fini(&m.w.stacks);
 	return bytes;
@@ -921,7 +920,7 @@ static uint64_t bytes_of_member(const struct member *m)
 
 		for (size_t q = 0; q < k; q++)
 			again |= p[q] == p[k];
-		bytes += p[k] && !again ? excerpt_bytes(p[k]) : 0;
+		bytes += p[k] && !again ? p[k]->bytes : 0;
 	}
 	return bytes;
 }

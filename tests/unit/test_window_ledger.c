@@ -787,7 +787,7 @@ static void hang(struct made *m, uint32_t thread)
 static uint64_t open_ms(const struct excerpt *p, enum ledger_kind kind, enum ledger_what what,
 			const char *name)
 {
-	const struct ledger *l = excerpt_open(p);
+	const struct ledger *l = &p->ledger.open;
 	uint64_t ns = 0;
 
 	for (uint32_t i = 0; i < l->count; i++)
@@ -801,9 +801,9 @@ static struct excerpt *excerpt_of_hang(struct made *m)
 {
 	struct excerpt *p = excerpt_of(m);
 
-	assert_int_equal(excerpt_open(p)->steps, 1);
-	assert_int_equal(ledger_sum(excerpt_open(p)), excerpt_open(p)->total_ns);
-	assert_int_equal(excerpt_open(p)->total_ns, 900 * MS);
+	assert_int_equal(p->ledger.open.steps, 1);
+	assert_int_equal(ledger_sum(&p->ledger.open), p->ledger.open.total_ns);
+	assert_int_equal(p->ledger.open.total_ns, 900 * MS);
 	return p;
 }
 
@@ -820,7 +820,7 @@ static void a_sleep_that_does_not_end_is_in_the_accounts(void **state)
 	p = excerpt_of_hang(&m);
 	assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)"), 880);
 	assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 20);
-	assert_string_equal(excerpt_stuck(p), "flock < save (train.py:7)");
+	assert_string_equal(p->stuck, "flock < save (train.py:7)");
 	/* the steps before are what is usual of it */
 	assert_int_equal(excerpt_ledger(p, true)->steps, STEPS);
 	excerpt_drop(p);
@@ -847,7 +847,7 @@ static void it_hangs_in_the_thread_that_came_to_rest_last(void **state)
 		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)"),
 				 850);
 		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)"), 0);
-		assert_string_equal(excerpt_stuck(p), "ask (train.py:7)");
+		assert_string_equal(p->stuck, "ask (train.py:7)");
 		excerpt_drop(p);
 	}
 }
@@ -926,10 +926,10 @@ static void the_wait_of_a_rank_that_stands_still_is_known(void **state)
 		recorded(&m, MAIN, 0, m.w.end_ns);
 		sleeps_on(&m, MAIN, m.w.open_since_ns + 20 * MS, at, STACK_SWITCH_INTERRUPTIBLE);
 		p = excerpt_of_hang(&m);
-		assert_int_equal(excerpt_wait(p)->kind, is[i].kind);
+		assert_int_equal(p->wait.kind, is[i].kind);
 		if (is[i].kind) {
-			assert_string_equal(excerpt_wait(p)->name, is[i].name);
-			assert_int_equal(excerpt_wait(p)->launch_ns, m.w.open_since_ns + 20 * MS);
+			assert_string_equal(p->wait.name, is[i].name);
+			assert_int_equal(p->wait.launch_ns, m.w.open_since_ns + 20 * MS);
 		}
 		excerpt_drop(p);
 	}
@@ -948,7 +948,7 @@ static void many_short_waits_are_no_wait(void **state)
 	for (uint64_t t = m.w.open_since_ns; t < m.w.end_ns; t += 100 * MS)
 		off(&m, MAIN, t, t + 99 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, at, 0);
 	p = excerpt_of_hang(&m);
-	assert_int_equal(excerpt_wait(p)->kind, BEAT_UNFINISHED_NONE);
+	assert_int_equal(p->wait.kind, BEAT_UNFINISHED_NONE);
 	excerpt_drop(p);
 }
 
@@ -962,8 +962,8 @@ static void impossible_open_intervals_are_none(void **state)
 		hang(&m, MAIN);
 		m.w.open_since_ns = since[i];
 		p = excerpt_of(&m);
-		assert_int_equal(excerpt_open(p)->steps, 0);
-		assert_string_equal(excerpt_stuck(p), "");
+		assert_int_equal(p->ledger.open.steps, 0);
+		assert_string_equal(p->stuck, "");
 		excerpt_drop(p);
 	}
 	/* since before it began: of its self time */
@@ -972,8 +972,8 @@ static void impossible_open_intervals_are_none(void **state)
 	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;
 	m.w.unfinished.launch_ns = UINT64_MAX;
 	p = excerpt_of(&m);
-	assert_int_equal(excerpt_open(p)->total_ns, 200 * MS);
-	assert_int_equal(ledger_sum(excerpt_open(p)), 200 * MS);
+	assert_int_equal(p->ledger.open.total_ns, 200 * MS);
+	assert_int_equal(ledger_sum(&p->ledger.open), 200 * MS);
 	excerpt_drop(p);
 }
 
