@@ -8,7 +8,6 @@
 #ifndef SYSOM_AGGREGATOR_SYMBOLS_H
 #define SYSOM_AGGREGATOR_SYMBOLS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

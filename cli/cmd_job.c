@@ -2,8 +2,6 @@
  * The first occurrence of a kind of step was an incident, since nothing had marked it as planned. The
  * account that grew most in its ledger describes the kind. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/jsonget.h"
 #include "cli/commands.h"

@@ -18,7 +18,6 @@
 #include "base/job_key.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
-#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/profile/profile_out.h"
 #include "cli/run_as.h"

@@ -2,7 +2,6 @@
  * The aggregator knows the jobs, and the requests that missed an objective; each node knows all of
  * its open and latest requests. One request is looked for on this node first. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

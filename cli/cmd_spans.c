@@ -3,7 +3,6 @@
  * preload has no YAML parser: it reads what `compile` writes (docs/spans.md). */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/exit_status.h"

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/text/jsonget.h"
-#include "base/limits.h"
 #include "base/daemon/misspelt.h"
 #include "cli/commands.h"
 #include "render/term.h"

@@ -4,7 +4,6 @@
  * same commands and every library. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

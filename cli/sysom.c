@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom - the command line. */
-#include <signal.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "render/escape.h"
 
-#include <string.h>
-
 #include "render/term.h"
 
 void escape_html(FILE *to, const char *text)

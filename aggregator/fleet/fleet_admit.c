@@ -4,7 +4,6 @@
  * live. Second, a stranger's ranks are compared with nobody. A node is a stranger if the job is
  * complete without it, or if it knows none of the job's communicators (64-bit ids that only the
  * ranks share). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"

@@ -3,7 +3,6 @@
  * steps, and lists the ranks that wait for them in these steps. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
 #include "analysis/steps/kinds.h"

@@ -7,14 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/cause/diagnosis.h"
 #include "analysis/ledger/function_class.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "model/record.h"
-#include "wire/codec.h"
 
 #define FIGURES(X)                                                                                 \
 	X(latency_ns)                                                                              \

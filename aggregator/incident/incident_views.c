@@ -11,8 +11,6 @@
  * and sender that have most. */
 #include "aggregator/incident/incident_private.h"
 
-#include <string.h>
-
 #include "base/limits.h"
 #include "model/thresholds.h"
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/daemon/config.h"
-#include "base/text/text.h"
 
 #define KEY(field, key, type, ...)                                                                 \
 	CONFIG_KEY(struct retention_limits, field, key, type, NULL, NULL, __VA_ARGS__)

@@ -17,7 +17,6 @@
 #include "base/daemon/dirs.h"
 #include "base/daemon/log.h"
 #include "base/job_key.h"
-#include "base/limits.h"
 #include "base/text/text.h"
 
 /* How long to wait for another process's write, for example a backup. Readers and the writer do not

@@ -10,7 +10,6 @@
 #define SYSOM_AGGREGATOR_STORE_STORE_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "aggregator/incident/incident.h"

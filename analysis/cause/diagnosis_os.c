@@ -5,7 +5,6 @@
  * of one thread add up. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"

@@ -3,7 +3,6 @@
  * interrupt, a process or a lock, the remedy names it too, so that nobody has to search for it. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"

@@ -19,7 +19,6 @@
 #define SYSOM_ANALYSIS_CAUSE_PROFILE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/keyed.h"

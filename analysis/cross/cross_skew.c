@@ -6,7 +6,6 @@
  * a busy CPU also delays varying ranks. Rows are medians of a few steps: work that changes from
  * step to step within a row averages out, and blames nobody either. */
 #include <math.h>
-#include <string.h>
 
 #include "analysis/cross/cross_private.h"
 #include "model/thresholds.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analysis/link/link_samples.h"
 
-#include <stddef.h>
 #include <string.h>
 
 /* The place of the highest bit and the next `bits` bits: classes of equal width within an octave,

@@ -8,7 +8,6 @@
 #ifndef SYSOM_ANALYSIS_SLOW_ROLES_H
 #define SYSOM_ANALYSIS_SLOW_ROLES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct roles_kernel {

@@ -4,7 +4,6 @@
 #include "analysis/slow/waterline.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

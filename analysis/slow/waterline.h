@@ -10,8 +10,6 @@
 #ifndef SYSOM_ANALYSIS_SLOW_WATERLINE_H
 #define SYSOM_ANALYSIS_SLOW_WATERLINE_H
 
-#include <stdbool.h>
-
 #include "model/window.h"
 
 struct waterline;

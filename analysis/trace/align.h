@@ -19,7 +19,6 @@
 #define SYSOM_ANALYSIS_TRACE_ALIGN_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define ALIGN_NONE UINT32_MAX

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis.h"
-#include "analysis/robust/median.h"
 #include "base/order.h"
 #include "model/record.h"
 #include "model/thresholds.h"

@@ -6,7 +6,6 @@
 #include "model/thresholds.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 struct tail {
 	uint32_t after;	  /* number of collectives after the last shared one */

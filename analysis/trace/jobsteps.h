@@ -15,7 +15,6 @@
 #ifndef SYSOM_ANALYSIS_TRACE_JOBSTEPS_H
 #define SYSOM_ANALYSIS_TRACE_JOBSTEPS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -5,7 +5,6 @@
 #ifndef SYSOM_CLI_PLOTS_PLOT_AXES_H
 #define SYSOM_CLI_PLOTS_PLOT_AXES_H
 
-#include <stdint.h>
 #include <stdio.h>
 
 struct plot_axis {

@@ -5,7 +5,6 @@
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "render/escape.h"
-#include "render/term.h"
 
 #define NODES_SHOWN 16u
 #define RANKS_SHOWN 64u /* of a node */

@@ -10,7 +10,6 @@
 #ifndef SYSOM_CLI_PROFILE_FOLDED_H
 #define SYSOM_CLI_PROFILE_FOLDED_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

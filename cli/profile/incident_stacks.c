@@ -2,7 +2,6 @@
 #include "cli/profile/incident_stacks.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "analysis/cause/profile.h"
 #include "base/text/json_text.h"

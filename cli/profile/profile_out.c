@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/profile/profile_out.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/check.h"

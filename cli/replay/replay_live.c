@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
-#include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/replay/live_node.h"

@@ -5,7 +5,6 @@
 #include "cli/replay/replay_load.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 #include "analysis/cause/profile.h"
 #include "base/check.h"
 #include "base/text/json_text.h"
-#include "base/limits.h"
 #include "cli/options.h"
 #include "cli/profile/folded.h"
 #include "cli/replay/replay.h"

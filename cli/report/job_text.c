@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/text/jsonget.h"
-#include "base/limits.h"
 #include "render/incident_text.h"
 #include "render/term.h"
 

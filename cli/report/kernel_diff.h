@@ -4,7 +4,6 @@
 #ifndef SYSOM_CLI_REPORT_KERNEL_DIFF_H
 #define SYSOM_CLI_REPORT_KERNEL_DIFF_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "cli/trace/trace_model.h"

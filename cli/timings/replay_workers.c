@@ -10,7 +10,6 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/replay/replay_findings.h"
-#include "render/term.h"
 
 #define AT(field) offsetof(struct replay_workers, field)
 

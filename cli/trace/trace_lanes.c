@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/trace/trace_lanes.h"
 
-#include <string.h>
-
 struct lane {
 	uint64_t ends[TRACE_LANES_DEPTH];
 	unsigned depth;
