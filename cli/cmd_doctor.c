@@ -147,8 +147,9 @@ static void check_quotas(struct doctor *d, const json_t *status)
 		   windows, incidents);
 }
 
-static void check_http(struct doctor *d, const char *name, const struct client *c,
-		       const char *remedy)
+/* What it answers about its status, owned by the caller; NULL: nothing. */
+static json_t *check_http(struct doctor *d, const char *name, const struct client *c,
+			  const char *remedy)
 {
 	struct client_error e;
 	json_t *j;
@@ -161,22 +162,17 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 			   *c->socket ? c->socket : term_safe(c->url, 100),
 			   term_safe(jsonget_text(j, "version"), 20));
 	check_quotas(d, j);
-	json_decref(j);
+	return j;
 }
 
 /* How the running sysomd collects OS signals. */
-static void check_os_signals(struct doctor *d, const struct client *c)
+static void check_os_signals(struct doctor *d, const json_t *status)
 {
-	struct client_error e;
-	json_t *j = NULL;
-	const json_t *os;
+	const json_t *os = json_object_get(status, "os");
 
-	if (client_json(c, "GET", "/api/v1/status", &j, &e))
-		return;
-	os = json_object_get(j, "os");
 	if (!os)
-		; /* an older sysomd */
-	else if (strcmp(jsonget_text(os, "mode"), "bpf"))
+		return; /* an older sysomd */
+	if (strcmp(jsonget_text(os, "mode"), "bpf"))
 		doctor_add(
 		    d, "OS signals", DOCTOR_WARN,
 		    "run sysomd as root or with CAP_BPF and CAP_PERFMON, on a kernel with BTF",
@@ -187,19 +183,13 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 			   term_safe(jsonget_text(os, "missing"), 300));
 	else
 		doctor_add(d, "OS signals", DOCTOR_OK, "", "by BPF");
-	json_decref(j);
 }
 
 /* Whether the aggregator gets the files that name functions. */
-static void check_symbols(struct doctor *d, const struct client *c)
+static void check_symbols(struct doctor *d, const json_t *status)
 {
-	struct client_error e;
-	json_t *j = NULL;
-	const json_t *symbols;
+	const json_t *symbols = json_object_get(status, "symbols");
 
-	if (client_json(c, "GET", "/api/v1/status", &j, &e))
-		return;
-	symbols = json_object_get(j, "symbols");
 	if (symbols && *jsonget_text(symbols, "fault"))
 		doctor_add(
 		    d, "symbol files", DOCTOR_WARN,
@@ -208,21 +198,14 @@ static void check_symbols(struct doctor *d, const struct client *c)
 	else if (symbols)
 		doctor_add(d, "symbol files", DOCTOR_OK, "", "%.0f uploaded",
 			   jsonget_number(symbols, "uploaded"));
-	json_decref(j);
 }
 
 /* Which capabilities the running sysomd lacks. */
-static void check_capabilities(struct doctor *d, const struct client *c)
+static void check_capabilities(struct doctor *d, const json_t *status)
 {
-	struct client_error e;
-	json_t *j = NULL, *right;
-	const json_t *list;
+	json_t *list = json_object_get(status, "rights"), *right;
 	size_t i;
 
-	if (client_json(c, "GET", "/api/v1/status", &j, &e))
-		return;
-	check_ras(d, j);
-	list = json_object_get(j, "rights");
 	json_array_foreach (list, i, right) {
 		char name[40];
 
@@ -234,19 +217,15 @@ static void check_capabilities(struct doctor *d, const struct client *c)
 	}
 	if (list && !json_array_size(list))
 		doctor_add(d, "capability", DOCTOR_OK, "", "sysomd has all that it uses");
-	json_decref(j);
 }
 
-static void check_serving(struct doctor *d, const struct client *c)
+static void check_requests(struct doctor *d, const struct client *c)
 {
 	struct client_error e;
-	json_t *status = NULL, *requests = NULL;
+	json_t *requests = NULL;
 
-	if (!client_json(c, "GET", "/api/v1/status", &status, &e))
-		doctor_spans_check(d, status);
 	if (!client_json(c, "GET", "/api/v1/requests", &requests, &e))
 		doctor_requests_check(d, requests);
-	json_decref(status);
 	json_decref(requests);
 }
 
@@ -282,6 +261,7 @@ static const char *state_dir(const struct options *o)
 
 static void check_daemons(struct doctor *d, const struct options *o)
 {
+	json_t *status = NULL;
 	struct client c;
 
 	check_attach_socket(d);
@@ -293,17 +273,20 @@ static void check_daemons(struct doctor *d, const struct options *o)
 				   "user",
 				   "%s: %s", c.socket, strerror(errno));
 		else
-			check_http(d, "control socket", &c, start_remedy);
-		check_os_signals(d, &c);
-		check_capabilities(d, &c);
-		check_symbols(d, &c);
-		check_serving(d, &c);
+			status = check_http(d, "control socket", &c, start_remedy);
+		check_os_signals(d, status);
+		check_ras(d, status);
+		check_capabilities(d, status);
+		check_symbols(d, status);
+		doctor_spans_check(d, status);
+		check_requests(d, &c);
+		json_decref(status);
 	}
 	if (!commands_aggregator(o, &c))
-		check_http(d, "aggregator", &c,
-			   "start sysom-aggregator, or give its address with --url or SYSOM_URL; "
-			   "until then "
-			   "sysomd keeps the windows");
+		json_decref(check_http(
+		    d, "aggregator", &c,
+		    "start sysom-aggregator, or give its address with --url or SYSOM_URL; until "
+		    "then sysomd keeps the windows"));
 }
 
 /* ---- output ---- */
