@@ -134,6 +134,31 @@ static void find_base(struct diagnosis_view *v)
 	}
 }
 
+void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
+		     struct diagnosis_bases *out)
+{
+	const struct diagnosis_input *in = v->in;
+
+	out->count = 0;
+	if (in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < in->peer_count && out->count < DIAGNOSIS_BASES_MAX; i++)
+			if (serves(&in->peer[i]))
+				out->rank[out->count++] = &in->peer[i];
+	if (!out->count && in->before && serves(in->before))
+		out->rank[out->count++] = in->before;
+}
+
+const struct os_signal *diagnosis_raised(const struct diagnosis_view *v, const char *begin,
+					 const struct os_signal *last)
+{
+	const struct os_signal *s = last ? last + 1 : v->who->signal;
+
+	for (; s < v->who->signal + v->who->signal_count; s++)
+		if (s->flags & OS_SIGNAL_RAISED && !strncmp(s->name, begin, strlen(begin)))
+			return s;
+	return NULL;
+}
+
 static bool known(const struct diagnosis_view *v, enum diagnosis_figure f)
 {
 	return v->mine[f] >= 0 && v->base[f] >= 0;

@@ -96,27 +96,16 @@ static const struct diagnosis_kernel *kernel_of(const struct diagnosis_rank *r, 
 	return NULL;
 }
 
-struct bases {
-	const struct diagnosis_rank *rank[64];
-	uint32_t count;
-};
-
-static void bases_of(const struct diagnosis_view *v, struct bases *b)
+static bool has_kernels(const struct diagnosis_rank *r)
 {
-	b->count = 0;
-	if (v->in->kind != FINDING_UNIFORM)
-		for (uint32_t i = 0; i < v->in->peer_count && b->count < 64; i++)
-			if (v->in->peer[i].kernel_count)
-				b->rank[b->count++] = &v->in->peer[i];
-	if (!b->count && v->in->before && v->in->before->kernel_count)
-		b->rank[b->count++] = v->in->before;
+	return r->kernel_count;
 }
 
 /* A kernel of the base, with as much work as the job states for the slow steps. */
-static void base_of(const struct diagnosis_view *v, const struct bases *b, const char *name,
-		    double *count, double *total)
+static void base_of(const struct diagnosis_view *v, const struct diagnosis_bases *b,
+		    const char *name, double *count, double *total)
 {
-	double counts[64], totals[64];
+	double counts[DIAGNOSIS_BASES_MAX], totals[DIAGNOSIS_BASES_MAX];
 
 	for (uint32_t i = 0; i < b->count; i++) {
 		const struct diagnosis_kernel *k = kernel_of(b->rank[i], name);
@@ -129,7 +118,8 @@ static void base_of(const struct diagnosis_view *v, const struct bases *b, const
 }
 
 /* Pairs the compute kernels of both sides by name. Returns their number. */
-static uint32_t pair_by_name(const struct diagnosis_view *v, const struct bases *b, struct pair *p)
+static uint32_t pair_by_name(const struct diagnosis_view *v, const struct diagnosis_bases *b,
+			     struct pair *p)
 {
 	const struct diagnosis_rank *first = b->rank[0];
 	uint32_t n = 0;
@@ -645,7 +635,7 @@ static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, s
 }
 
 /* k, p: room for KERNELS_MAX. False: there are no kernels to compare. */
-static bool compare_pairs(struct diagnosis_view *v, const struct bases *b,
+static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases *b,
 			  struct diagnosis_kernel *k, struct pair *p)
 {
 	double whole = 0;
@@ -662,7 +652,7 @@ static bool compare_pairs(struct diagnosis_view *v, const struct bases *b,
 	return n > 0;
 }
 
-static bool compare_kernels(struct diagnosis_view *v, const struct bases *b)
+static bool compare_kernels(struct diagnosis_view *v, const struct diagnosis_bases *b)
 {
 	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
 	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
@@ -676,28 +666,25 @@ static bool compare_kernels(struct diagnosis_view *v, const struct bases *b)
 /* Adds the PCIe signal that explains why copies take longer. */
 static void pcie(const struct diagnosis_view *v, struct diagnosis_candidate *c)
 {
-	for (uint32_t i = 0; i < v->who->signal_count; i++) {
-		const struct os_signal *s = &v->who->signal[i];
-		size_t used = strlen(c->text);
-		char text[120];
+	const struct os_signal *s = diagnosis_raised(v, "gpu_pcie", NULL);
+	size_t used = strlen(c->text);
+	char text[120];
 
-		if (strncmp(s->name, "gpu_pcie", 8) || !(s->flags & OS_SIGNAL_RAISED))
-			continue;
-		os_signal_text(s, text, sizeof(text));
-		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
-		snprintf(c->because, sizeof(c->because), "copies take longer: %s", text);
+	if (!s)
 		return;
-	}
+	os_signal_text(s, text, sizeof(text));
+	snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+	snprintf(c->because, sizeof(c->because), "copies take longer: %s", text);
 }
 
 void diagnosis_gpu_look(struct diagnosis_view *v)
 {
 	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
 	struct diagnosis_number a, b;
-	struct bases bases;
+	struct diagnosis_bases bases;
 	char how[160];
 
-	bases_of(v, &bases);
+	diagnosis_bases(v, has_kernels, &bases);
 	if (!compare_kernels(v, &bases) && v->compute_ns > 0) {
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),

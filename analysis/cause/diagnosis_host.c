@@ -14,13 +14,6 @@
 #include "analysis/robust/spread.h"
 #include "model/thresholds.h"
 
-#define PEERS_LOOKED 64u
-
-struct bases {
-	const struct diagnosis_rank *rank[PEERS_LOOKED];
-	uint32_t count;
-};
-
 /* Blocked time is known even of ranks that hardly ran. */
 static bool has_profile(const struct diagnosis_rank *r)
 {
@@ -32,24 +25,12 @@ static bool is_sampled(const struct diagnosis_rank *r)
 	return r->samples > 0;
 }
 
-static void bases_that(const struct diagnosis_view *v,
-		       bool (*serves)(const struct diagnosis_rank *r), struct bases *b)
-{
-	b->count = 0;
-	if (v->in->kind != FINDING_UNIFORM)
-		for (uint32_t i = 0; i < v->in->peer_count && b->count < PEERS_LOOKED; i++)
-			if (serves(&v->in->peer[i]))
-				b->rank[b->count++] = &v->in->peer[i];
-	if (!b->count && v->in->before && serves(v->in->before))
-		b->rank[b->count++] = v->in->before;
-}
-
 /* Ranks with samples; without any, ranks whose blocked time is known. */
-static void bases_of(const struct diagnosis_view *v, struct bases *b)
+static void bases_of(const struct diagnosis_view *v, struct diagnosis_bases *b)
 {
-	bases_that(v, is_sampled, b);
+	diagnosis_bases(v, is_sampled, b);
 	if (!b->count)
-		bases_that(v, has_profile, b);
+		diagnosis_bases(v, has_profile, b);
 }
 
 static bool has_launch_times(const struct diagnosis_rank *r)
@@ -115,11 +96,11 @@ static void assume_new_blocking(const struct diagnosis_view *v, const struct dia
 			     .base_off_ns = is_new ? fmax(0, v->base[FIGURE_IDLE]) : f->off_ns};
 }
 
-static void grow(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
+static void grow(const struct diagnosis_view *v, const struct diagnosis_bases *b, bool launch_only,
 		 const struct diagnosis_function *f, struct growth *g)
 {
-	double total[PEERS_LOOKED], off[PEERS_LOOKED], held[PEERS_LOOKED];
-	double cpu[PEERS_LOOKED], samples = 0, whole, noise;
+	double total[DIAGNOSIS_BASES_MAX], off[DIAGNOSIS_BASES_MAX], held[DIAGNOSIS_BASES_MAX];
+	double cpu[DIAGNOSIS_BASES_MAX], samples = 0, whole, noise;
 
 	for (uint32_t i = 0; i < b->count; i++) {
 		const struct diagnosis_function *o = same(b->rank[i], f);
@@ -345,7 +326,7 @@ static bool is_at(const char *place, const char *name)
 
 /* Whether a contended kernel lock explains the growth. Its waiters spin before they sleep, and
  * repeat the lookup that the lock protects. The function that calls the kernel did not change. */
-static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b,
+static bool grew_around_a_lock(const struct diagnosis_view *v, const struct diagnosis_bases *b,
 			       bool launch_only, const struct growth *of)
 {
 	const struct os_signal *lock = diagnosis_os_lock(v);
@@ -374,8 +355,8 @@ static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
 	return false;
 }
 
-static void hot_function(struct diagnosis_view *v, const struct bases *b, bool launch_only,
-			 const struct hottest *h, const struct class_sum *sums)
+static void hot_function(struct diagnosis_view *v, const struct diagnosis_bases *b,
+			 bool launch_only, const struct hottest *h, const struct class_sum *sums)
 {
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
 	const struct growth *g =
@@ -410,7 +391,7 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 		 logs ? "logging in " : "", name, v->than);
 }
 
-static void compare_functions(struct diagnosis_view *v, const struct bases *b)
+static void compare_functions(struct diagnosis_view *v, const struct diagnosis_bases *b)
 {
 	bool launch_only = b->count && has_launch_times(v->who) && has_launch_times(b->rank[0]);
 	struct class_sum sums[CAUSE_COUNT] = {{0}};
@@ -573,7 +554,7 @@ static void above_line(struct diagnosis_view *v)
 /* ---- blocked without a known class ---- */
 
 /* How much longer the launch threads are blocked in it; 0 if the name says nothing. */
-static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
+static double blocked_more(const struct diagnosis_view *v, const struct diagnosis_bases *b,
 			   const struct diagnosis_function *f)
 {
 	struct growth g;
@@ -597,7 +578,7 @@ static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis
  * contain most of the growth, the one with the least blocked time; Python is preferred. NULL: no
  * function explains half of the gap. */
 static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v,
-						   const struct bases *b, double gap_ns)
+						   const struct diagnosis_bases *b, double gap_ns)
 {
 	const struct diagnosis_function *f = v->who->function, *best = NULL;
 	uint32_t n = v->who->function_count;
@@ -615,7 +596,7 @@ static const struct diagnosis_function *blocked_in(const struct diagnosis_view *
 	return best;
 }
 
-static void add_host_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
+static void add_host_gap(struct diagnosis_view *v, const struct diagnosis_bases *b, double gap_ns)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
 	const struct diagnosis_function *f = NULL;
@@ -640,7 +621,7 @@ static void add_host_gap(struct diagnosis_view *v, const struct bases *b, double
 void diagnosis_host_look(struct diagnosis_view *v)
 {
 	double gap = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE];
-	struct bases bases;
+	struct diagnosis_bases bases;
 
 	v->function_delta = v->storage_ns = -1;
 	bases_of(v, &bases);

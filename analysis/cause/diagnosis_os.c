@@ -302,15 +302,12 @@ static void run_queue(struct diagnosis_view *v)
  * less certainty. If it exceeds the loss of a few steps, no other explanation is needed. */
 static void hypervisor(struct diagnosis_view *v)
 {
-	const struct os_signal *s = NULL;
+	const struct os_signal *s =
+	    diagnosis_raised(v, os_signal_info(OS_SIGNAL_STEAL)->name, NULL);
 	struct diagnosis_candidate *c;
 	double extra, taken;
 	bool met;
 
-	for (uint32_t i = 0; i < v->who->signal_count && !s; i++)
-		if (is_kind(&v->who->signal[i], OS_SIGNAL_STEAL) &&
-		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
-			s = &v->who->signal[i];
 	if (!s)
 		return;
 	extra = extra_of(v, s, OS_SIGNAL_STEAL);
@@ -416,27 +413,16 @@ static void memory(struct diagnosis_view *v)
  * functions that copy take longer, and nothing shows why. */
 static void memory_bandwidth(struct diagnosis_view *v)
 {
-	for (uint32_t i = 0; i < v->who->signal_count; i++) {
-		const struct os_signal *s = &v->who->signal[i];
+	const struct os_signal *s = NULL;
 
-		if (!strncmp(s->name, "memory_bandwidth", 16) && s->flags & OS_SIGNAL_RAISED)
-			put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
-	}
-}
-
-/* The cgroup's counter of how much of its I/O limit is used. */
-static const struct os_signal *io_limit(const struct diagnosis_view *v)
-{
-	for (uint32_t i = 0; i < v->who->signal_count; i++)
-		if (!strcmp(v->who->signal[i].name, "io_limit") &&
-		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
-			return &v->who->signal[i];
-	return NULL;
+	while ((s = diagnosis_raised(v, "memory_bandwidth", s)))
+		put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
 }
 
 static void storage(struct diagnosis_view *v)
 {
-	const struct os_signal *limit = io_limit(v);
+	const struct os_signal *limit =
+	    diagnosis_raised(v, os_signal_info(OS_SIGNAL_IO_LIMIT)->name, NULL);
 	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
 			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
 	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL),

@@ -83,6 +83,19 @@ struct diagnosis_view {
 	struct diagnosis *out;
 };
 
+/* The healthy peers that `serves` accepts; without any, or if every rank is slow, the rank's own past
+ * if it does. */
+#define DIAGNOSIS_BASES_MAX 64u
+struct diagnosis_bases {
+	const struct diagnosis_rank *rank[DIAGNOSIS_BASES_MAX];
+	uint32_t count;
+};
+void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
+		     struct diagnosis_bases *out);
+/* The rank's next raised signal after `last` (NULL: the first) whose name begins so; NULL: none. */
+const struct os_signal *diagnosis_raised(const struct diagnosis_view *v, const char *begin,
+					 const struct os_signal *last);
+
 /* Adds an empty candidate, or replaces the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
 					  double effect_ns, double sure);
