@@ -441,8 +441,7 @@ static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow
 						     .name = "",
 						     .slow_ns = slow_ns,
 						     .reference_ns = reference_ns,
-						     .excess_ns = slow_ns - reference_ns,
-						     .speed_ns = slow_ns - reference_ns};
+						     .excess_ns = slow_ns - reference_ns};
 }
 
 /* The self time; without it the step time minus exposed communication. */

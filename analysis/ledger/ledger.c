@@ -715,7 +715,6 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 		r->work_ns = (slow_count - count) * (r->reference_ns / count);
 	else if (slow_count > 0 || count > 0)
 		r->work_ns = r->excess_ns;
-	r->speed_ns = r->excess_ns - r->work_ns;
 }
 
 bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r)

@@ -191,14 +191,14 @@ void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 
 /* ---- a subtraction ---- */
 
-/* Slow minus reference, per step. excess_ns = work_ns + speed_ns. For accounts with a count, work
- * is the change of the count times the reference's mean duration, and speed is the rest. For others
- * all is speed. */
+/* Slow minus reference, per step. work_ns: the part of the excess that is more work, not slowness: the
+ * change of the count times the reference's mean duration; of an account that one side alone has, all;
+ * of others none. */
 struct ledger_row {
 	enum ledger_kind kind;
 	enum ledger_what what;
 	const char *name; /* borrowed from one of the ledgers */
-	double slow_ns, reference_ns, excess_ns, work_ns, speed_ns;
+	double slow_ns, reference_ns, excess_ns, work_ns;
 	double slow_count, reference_count, slow_busy_ns, reference_busy_ns;
 	/* How many slow steps of equal length its time would be: (sum of x)^2 / sum of x^2 over the
 	 * steps (Kish, Survey Sampling, 1965, 11.7: effective sample size); 0: it has none. */

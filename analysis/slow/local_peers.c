@@ -97,10 +97,8 @@ void local_peers_close(struct local_peers *l)
 
 static void queue_flag(struct local_peers *l, const struct local_peers_flag *f)
 {
-	if (l->flag_count == FLAGS) {
-		l->stats.flags_lost++;
+	if (l->flag_count == FLAGS)
 		return;
-	}
 	l->flag[(l->flag_first + l->flag_count++) % FLAGS] = *f;
 }
 

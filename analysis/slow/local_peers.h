@@ -21,7 +21,7 @@ struct local_peers_flag {
 struct local_peers_stats {
 	uint64_t rounds, missing; /* missing: steps without a matching step of a peer */
 	uint64_t unlike;	  /* steps left out because the member's work differed */
-	uint64_t flags, flags_lost;
+	uint64_t flags;
 	uint64_t skewed; /* flags not reported, because uneven work explains them */
 	uint32_t groups;
 };

@@ -271,7 +271,6 @@ static void pattern_lost(struct steps *s)
 {
 	s->pattern.rule_count = 0;
 	s->pattern.far = false;
-	s->stats.locked = 0;
 	s->stats.period_ns = 0;
 	/* the open step may become several steps; it is not judged */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
@@ -388,7 +387,6 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->pattern = *p;
 	s->locked_at = s->launches_seen;
 	s->lock_head = s->head;
-	s->stats.locked = 1;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
 	s->before_name = s->before_full = 0;
@@ -694,7 +692,6 @@ static void switch_to_explicit(struct steps *s)
 {
 	s->explicit_seen = true;
 	s->pattern.rule_count = 0;
-	s->stats.locked = 0;
 	s->stats.period_ns = 0;
 	s->follow = s->head;
 	s->last_end_ns = 0;
@@ -828,9 +825,7 @@ static uint32_t pool_alloc(struct steps *s)
 	if (s->pool_used < s->pool_max)
 		return s->pool_used++;
 	/* The pool is full: reuse the oldest copy, which no step has claimed. */
-	slot = steps_account_pop_copy(s);
-	s->stats.late_device += slot != STEPS_NONE;
-	return slot;
+	return steps_account_pop_copy(s);
 }
 
 static struct steps_device device_of(const struct record *r)
@@ -850,10 +845,8 @@ static void push_copy(struct steps *s, const struct record *r)
 {
 	uint32_t slot = pool_alloc(s);
 
-	if (slot == STEPS_NONE) {
-		s->stats.late_device++;
+	if (slot == STEPS_NONE)
 		return;
-	}
 	s->pool[slot] = device_of(r);
 	s->pool[slot].listed = true;
 	if (s->copies_first == STEPS_NONE)
@@ -880,15 +873,11 @@ void steps_push_device(struct steps *s, const struct record *r)
 		push_copy(s, r);
 		return;
 	}
-	if (!find_item(s, unmatched ? r->begin_ns : r->launch_ns, &seq)) {
-		s->stats.late_device++;
+	if (!find_item(s, unmatched ? r->begin_ns : r->launch_ns, &seq))
 		return;
-	}
 	slot = pool_alloc(s);
-	if (slot == STEPS_NONE) {
-		s->stats.late_device++;
+	if (slot == STEPS_NONE)
 		return;
-	}
 	i = steps_at(s, seq);
 	/* Probably the next record's: launches and kernels come in the same order. */
 	__builtin_prefetch(steps_at(s, seq + PUSH_AHEAD), 1);

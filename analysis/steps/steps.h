@@ -60,11 +60,9 @@ uint64_t steps_key(uint32_t source, uint32_t phase);
 
 struct steps_stats {
 	uint64_t boundaries;
-	uint64_t late_device; /* device records without a place */
 	uint64_t period_ns;   /* current estimate; 0: no pattern */
 	uint64_t looked_back; /* items visited to find the launches of device records */
 	uint32_t few;	      /* whole_first: the launches make fewer than three steps */
-	uint32_t locked;      /* the automatic detector follows a pattern */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);
 

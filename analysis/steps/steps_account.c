@@ -106,7 +106,6 @@ static uint32_t gather_copies(struct steps *s, uint32_t *slots, uint32_t *other,
 		struct steps_device *d = &s->pool[slot];
 
 		if (d->end_ns <= s->device_end_last_ns) {
-			s->stats.late_device++;
 			free_slot(s, slot);
 			continue;
 		}

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 
 struct replay_incident_stats {
-	uint64_t windows, duplicates, alone, steps, flagged, incidents, findings, unsound;
+	uint64_t windows, duplicates, alone, steps, flagged, incidents, findings;
 };
 
 struct replay_incident; /* opaque */
@@ -28,7 +28,7 @@ void replay_incident_close(struct replay_incident *r); /* NULL is a no-op */
 int replay_incident_window(struct replay_incident *r, const void *data, size_t bytes);
 
 /* Adds a window or finding at its time, as in a live run. id: of its incident, "" none. An invalid finding
- * is only counted. 0, -ENOMEM. */
+ * is left out. 0, -ENOMEM. */
 int replay_incident_take(struct replay_incident *r, const struct window *w, size_t bytes,
 			 uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES]);
 int replay_incident_finding(struct replay_incident *r, const struct finding_report *f,
