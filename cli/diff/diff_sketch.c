@@ -11,6 +11,8 @@
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/diff/diff_source.h"
+#include "cli/profile/folded.h"
+#include "model/stack.h"
 #include "render/term.h"
 
 #define BASELINE   "baseline:"
@@ -66,17 +68,16 @@ static int text(const json_t *o, const char *key, size_t max, char **out)
 static int read_function(const json_t *o, struct sketch *s)
 {
 	struct sketch_function *f = &s->functions[s->function_count++];
-	const char *kind = jsonget_text(o, "kind"), *mark = "";
+	const char *kind = jsonget_text(o, "kind");
 	char *name = NULL;
 	int err = text(o, "function", LIMIT_NAME_BYTES, &name);
 
-	if (!strcmp(kind, "kernel"))
-		mark = "_[k]";
-	else if (!strcmp(kind, "python"))
-		mark = " (Python)";
-	if (!err && asprintf(&f->name, "%s%s", name, mark) < 0) {
-		f->name = NULL;
-		err = -ENOMEM;
+	if (!err) {
+		f->name = folded_name(!strcmp(kind, "kernel")	? STACK_FRAME_KERNEL
+				      : !strcmp(kind, "python") ? STACK_FRAME_PYTHON
+								: STACK_FRAME_NATIVE,
+				      name, "Python");
+		err = f->name ? 0 : -ENOMEM;
 	}
 	free(name);
 	if (!err)

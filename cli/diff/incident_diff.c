@@ -7,6 +7,7 @@
 
 #include "base/text/jsonget.h"
 #include "base/limits.h"
+#include "cli/profile/folded.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
 #include "cli/report/kernel_diff.h"
@@ -347,31 +348,10 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 
 /* ---- functions ---- */
 
-/* The name in the form of folded stacks; the caller frees *made if it is set. NULL: out of memory. */
-static const char *folded_name(const struct profile_name *n, bool files, char **made)
-{
-	const char *slash = strrchr(n->file, '/');
-	const char *file = !files ? "Python" : slash ? slash + 1 : n->file;
-
-	*made = NULL;
-	if (n->kind == STACK_FRAME_KERNEL) {
-		if (asprintf(made, "%s_[k]", n->function) < 0)
-			*made = NULL;
-		return *made;
-	}
-	if (n->kind == STACK_FRAME_PYTHON && *file) {
-		if (asprintf(made, "%s (%s)", n->function, file) < 0)
-			*made = NULL;
-		return *made;
-	}
-	return n->function;
-}
-
 static int add_stack(struct profile *p, const struct stack_batch *b, struct profile_names *names,
 		     bool files, const struct stack_sample *s)
 {
-	const char *frame[LIMIT_STACK_DEPTH];
-	char *made[LIMIT_STACK_DEPTH];
+	char *frame[LIMIT_STACK_DEPTH];
 	const struct stack *st = &b->stacks[s->stack];
 	uint32_t n = 0;
 	int err = 0;
@@ -382,16 +362,16 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 		err = profile_names_get(names, st->first + i, &name);
 		if (err)
 			break;
-		frame[n] = folded_name(&name, files, &made[n]);
+		frame[n] = folded_name(name.kind, name.function, files ? name.file : "Python");
 		if (frame[n])
 			n++;
 		else
 			err = -ENOMEM;
 	}
 	if (!err && n)
-		err = profile_add(p, frame, n, (double)s->weight_ns, s->count);
+		err = profile_add(p, (const char *const *)frame, n, (double)s->weight_ns, s->count);
 	while (n)
-		free(made[--n]);
+		free(frame[--n]);
 	return err == -E2BIG ? 0 : err; /* profile_dropped() counts it */
 }
 

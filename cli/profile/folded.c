@@ -10,6 +10,8 @@
 
 #include "base/limits.h"
 #include "base/room.h"
+#include "cli/text/naming.h"
+#include "model/stack.h"
 #include "render/term.h"
 #include "cli/trace/trace_reader.h"
 
@@ -168,6 +170,17 @@ uint32_t folded_names(const struct folded *f, uint32_t line, const char **names)
 		p += strlen(p) + 1;
 	}
 	return f->lines[line].count;
+}
+
+char *folded_name(int kind, const char *function, const char *file)
+{
+	char *out;
+	int n = kind == STACK_FRAME_KERNEL ? asprintf(&out, "%s_[k]", function)
+		: kind == STACK_FRAME_PYTHON && *file
+		    ? asprintf(&out, "%s (%s)", function, naming_base(file))
+		    : asprintf(&out, "%s", function);
+
+	return n < 0 ? NULL : out;
 }
 
 double folded_samples(const struct folded *f, uint32_t line)

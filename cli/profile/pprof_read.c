@@ -10,7 +10,9 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/profile.pb-c.h"
+#include "cli/profile/folded.h"
 #include "cli/text/naming.h"
+#include "model/stack.h"
 #include "render/term.h"
 #include "cli/trace/trace_reader.h"
 
@@ -35,21 +37,14 @@ ORDER_BY(by_location, location_t *, ORDER((*a)->id, (*b)->id));
 
 ORDER_BY(by_function, function_t *, ORDER((*a)->id, (*b)->id));
 
-static char *folded_name(const struct reader *r, const function_t *f)
+static char *name_of(const struct reader *r, const function_t *f)
 {
 	const char *name = text(r, f->name), *file = text(r, f->filename);
-	char *out;
-	int n;
+	int kind = !strcmp(file, "[kernel]")  ? STACK_FRAME_KERNEL
+		   : naming_ends(file, ".py") ? STACK_FRAME_PYTHON
+					      : STACK_FRAME_NATIVE;
 
-	if (!*name)
-		name = "[unknown]";
-	if (!strcmp(file, "[kernel]"))
-		n = asprintf(&out, "%s_[k]", name);
-	else if (naming_ends(file, ".py"))
-		n = asprintf(&out, "%s (%s)", name, naming_base(file));
-	else
-		n = asprintf(&out, "%s", name);
-	return n < 0 ? NULL : out;
+	return folded_name(kind, *name ? name : "[unknown]", file);
 }
 
 static int index_tables(struct reader *r)
@@ -66,7 +61,7 @@ static int index_tables(struct reader *r)
 	qsort(r->location, r->p->n_location, sizeof(*r->location), by_location);
 	qsort(r->function, r->p->n_function, sizeof(*r->function), by_function);
 	for (size_t i = 0; i < r->p->n_function; i++) {
-		r->name[i] = folded_name(r, r->function[i]);
+		r->name[i] = name_of(r, r->function[i]);
 		if (!r->name[i])
 			return -ENOMEM;
 	}

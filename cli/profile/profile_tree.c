@@ -10,6 +10,7 @@
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/room.h"
+#include "cli/profile/folded.h"
 #include "cli/text/outfile.h"
 
 int profile_tree_init(struct profile_tree *t)
@@ -69,18 +70,30 @@ static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n
 	return 0;
 }
 
-static const char *keep_text(struct profile_tree *t, char *text)
-{
-	if (ROOM_FOR(t->texts, t->text_room, t->text_count + 1ull)) {
-		free(text);
-		return NULL;
-	}
-	return t->texts[t->text_count++] = text;
-}
-
 int profile_tree_keep(struct profile_tree *t, char *text)
 {
-	return text && keep_text(t, text) ? 0 : -ENOMEM;
+	if (!text || ROOM_FOR(t->texts, t->text_room, t->text_count + 1ull)) {
+		free(text);
+		return -ENOMEM;
+	}
+	t->texts[t->text_count++] = text;
+	return 0;
+}
+
+/* As child; the tree takes the text, the child's name. */
+static int child_named(struct profile_tree *t, uint32_t parent, struct profile_node *n, char *text,
+		       uint32_t *out)
+{
+	uint32_t before = t->count;
+	int err = text ? 0 : -ENOMEM;
+
+	n->function = text;
+	if (!err)
+		err = child(t, parent, n, out);
+	if (!err && t->count > before)
+		return profile_tree_keep(t, text);
+	free(text);
+	return err;
 }
 
 static uint64_t scaled(const struct profile_tree *t, double ns)
@@ -95,25 +108,16 @@ static int thread_node(struct profile_tree *t, const struct stack_batch *b,
 {
 	const char *comm = stack_batch_text(b, s->comm);
 	struct profile_node n = {.module = "", .file = "", .function = *comm ? comm : "?"};
-	uint32_t before = t->count;
 	char *text;
-	int err;
 
 	*out = 0;
 	if (group == PROFILE_TOGETHER)
 		return 0;
-	if (group == PROFILE_BY_THREAD) {
-		if (asprintf(&text, "%s (pid %u/tid %u)", n.function, s->pid, s->tid) < 0)
-			return -ENOMEM;
-		n.function = text;
-		err = child(t, 0, &n, out);
-		if (err || t->count == before)
-			free(text);
-		else if (!keep_text(t, text))
-			return -ENOMEM;
-		return err;
-	}
-	return child(t, 0, &n, out);
+	if (group != PROFILE_BY_THREAD)
+		return child(t, 0, &n, out);
+	if (asprintf(&text, "%s (pid %u/tid %u)", n.function, s->pid, s->tid) < 0)
+		return -ENOMEM;
+	return child_named(t, 0, &n, text, out);
 }
 
 static int add_sample(struct profile_tree *t, const struct stack_batch *b,
@@ -219,14 +223,13 @@ int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *fram
 }
 
 /* ';' separates frames, and the last blank separates the value: a name must have neither. */
-static void put_name(const struct profile_node *n, FILE *to)
+static char *name_of(const struct profile_node *n)
 {
-	for (const char *p = n->function; *p; p++)
-		fputc(*p == ';' ? ':' : *p == '\n' ? ' ' : *p, to);
-	if (n->kind == STACK_FRAME_KERNEL)
-		fputs("_[k]", to);
-	else if (n->kind == STACK_FRAME_PYTHON && *n->file)
-		fprintf(to, " (%s)", strrchr(n->file, '/') ? strrchr(n->file, '/') + 1 : n->file);
+	char *text = folded_name(n->kind, n->function, n->file);
+
+	for (char *p = text; p && *p; p++)
+		*p = *p == ';' ? ':' : *p == '\n' ? ' ' : *p;
+	return text;
 }
 
 static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
@@ -236,36 +239,11 @@ static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
 	for (; at && n < LIMIT_STACK_DEPTH + 2; at = t->nodes[at].parent)
 		path[n++] = at;
 	while (n--) {
-		put_name(&t->nodes[path[n]], to);
-		if (n)
-			fputc(';', to);
-	}
-}
+		char *name = name_of(&t->nodes[path[n]]);
 
-static int flatten_node(struct profile_tree *to, const struct profile_node *n, uint32_t parent,
-			uint32_t *out)
-{
-	struct profile_node copy = {.kind = n->kind, .module = "", .file = ""};
-	uint32_t before = to->count;
-	char *text = NULL;
-	size_t bytes;
-	FILE *f = open_memstream(&text, &bytes);
-	int err;
-
-	if (!f)
-		return -ENOMEM;
-	put_name(n, f);
-	if (fclose(f) || !text) {
-		free(text);
-		return -ENOMEM;
+		fprintf(to, "%s%s", name ? name : "", n ? ";" : "");
+		free(name);
 	}
-	copy.function = text;
-	err = child(to, parent, &copy, out);
-	if (err || to->count == before)
-		free(text);
-	else
-		err = profile_tree_keep(to, text);
-	return err;
 }
 
 int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *from)
@@ -275,8 +253,9 @@ int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *fro
 
 	for (uint32_t i = 1; i < from->count && !err; i++) {
 		const struct profile_node *n = &from->nodes[i];
+		struct profile_node copy = {.kind = n->kind, .module = "", .file = ""};
 
-		err = flatten_node(to, n, at[n->parent], &at[i]);
+		err = child_named(to, at[n->parent], &copy, name_of(n), &at[i]);
 		if (err)
 			break;
 		to->nodes[at[i]].on_ns += n->on_ns;
