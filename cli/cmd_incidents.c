@@ -11,7 +11,6 @@
 
 int cmd_incidents_list(const struct options *o)
 {
-	char path[600];
 	const json_t *list, *in;
 	struct client_error e;
 	struct client c;
@@ -20,12 +19,8 @@ int cmd_incidents_list(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%u", o->limit);
-	client_add(path, sizeof(path), "state", o->state);
-	client_add(path, sizeof(path), "job", o->job);
-	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
+	if (commands_list(&c, "incidents", o->state, o->job, o->limit, &j, &e))
 		return commands_complain("incidents", &e);
-	}
 	list = json_object_get(j, "incidents");
 	count = json_array_size(list);
 	if (o->json) {

@@ -60,10 +60,9 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 		}
 		return commands_complain("show", &e);
 	}
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", INCIDENTS_MAX);
-	client_add(path, sizeof(path), "job", jsonget_text(j, "job"));
 	if (json_array_size(json_object_get(j, "kinds")) &&
-	    !commands_list(c, path, "incidents", INCIDENTS_MAX, &list, &e)) {
+	    !commands_list(c, "incidents", NULL, jsonget_text(j, "job"), INCIDENTS_MAX, &list,
+			   &e)) {
 		json_array_foreach (json_object_get(j, "kinds"), i, kind)
 			explain(c, json_object_get(list, "incidents"), kind);
 		json_decref(list);

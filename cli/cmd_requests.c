@@ -142,21 +142,11 @@ static void print_violations(const json_t *violations)
 	}
 }
 
-/* Of a job, or of all jobs if none is named. */
-static json_t *incidents_of(const struct client *c, const char *job)
-{
-	char path[512] = "/api/v1/incidents?limit=200";
-	struct client_error e;
-	json_t *j;
-
-	client_add(path, sizeof(path), "job", *job ? job : NULL);
-	return commands_list(c, path, "incidents", 200, &j, &e) ? NULL : j;
-}
-
 /* The answer about one job, with its incidents; NULL: no such job, or none with requests. */
 static json_t *ask(const struct client *c, const char *job, struct client_error *e)
 {
 	char path[512] = "/api/v1/requests";
+	struct client_error missing;
 	json_t *j, *incidents, *first;
 
 	client_add(path, sizeof(path), "job", job);
@@ -164,7 +154,8 @@ static json_t *ask(const struct client *c, const char *job, struct client_error 
 		return NULL;
 	first = json_array_get(json_object_get(j, "requests"), 0);
 	if (job && first) {
-		incidents = incidents_of(c, jsonget_text(first, "job"));
+		commands_list(c, "incidents", NULL, jsonget_text(first, "job"), 200, &incidents,
+			      &missing);
 		link_incidents(json_object_get(first, "violations"),
 			       json_object_get(incidents, "incidents"));
 		json_decref(incidents);

@@ -319,15 +319,13 @@ static void draw(struct screen *s, const struct top *t)
 /* Finds the newest incident of the selected rank, else of its job. */
 static bool find_incident(struct screen *s, char id[33])
 {
-	char path[512] = "/api/v1/incidents?limit=1000";
 	const json_t *in, *rank;
 	struct client_error e;
 	json_t *list;
 	size_t i, k;
 
 	*id = '\0';
-	client_add(path, sizeof(path), "job", s->job);
-	if (client_json(s->client, "GET", path, &list, &e)) {
+	if (commands_list(s->client, "incidents", NULL, s->job, 1000, &list, &e)) {
 		snprintf(s->note, sizeof(s->note), "%s", term_safe(e.why, 150));
 		return false;
 	}
@@ -409,7 +407,7 @@ static bool on_key(struct screen *s, const struct top *t, int key)
 	return true;
 }
 
-static int live(const struct options *o, const struct client *c, const char *path)
+static int live(const struct options *o, const struct client *c)
 {
 	struct screen s = {.o = o, .client = c, .rank = -1};
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
@@ -437,7 +435,7 @@ static int live(const struct options *o, const struct client *c, const char *pat
 		if (now_ns >= due_ns) {
 			json_decref(answer);
 			answer = NULL;
-			if (commands_list(c, path, "ranks", LIMIT_FLEET_RANKS, &answer, &e))
+			if (commands_list(c, "ranks", NULL, o->job, LIMIT_FLEET_RANKS, &answer, &e))
 				snprintf(s.note, sizeof(s.note), "no aggregator: %s",
 					 term_safe(e.why, 150));
 			due_ns = clock_monotonic_ns() + REFRESH_MS * 1000000ull;
@@ -460,7 +458,6 @@ static int live(const struct options *o, const struct client *c, const char *pat
 
 int cmd_top_main(const struct options *o)
 {
-	char path[512] = "/api/v1/ranks";
 	struct client_error e;
 	struct client c;
 	json_t *j;
@@ -468,12 +465,10 @@ int cmd_top_main(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	client_add(path, sizeof(path), "job", o->job);
 	if (term_is_live() && isatty(STDIN_FILENO) && !o->once && !o->json)
-		return live(o, &c, path);
-	if (commands_list(&c, path, "ranks", LIMIT_FLEET_RANKS, &j, &e)) {
+		return live(o, &c);
+	if (commands_list(&c, "ranks", NULL, o->job, LIMIT_FLEET_RANKS, &j, &e))
 		return commands_complain("top", &e);
-	}
 	if (o->json)
 		commands_print_json(j);
 	else

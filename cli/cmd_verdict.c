@@ -120,19 +120,13 @@ static void divide(const json_t *ranks, const json_t *incidents, struct look *l)
 static int look_at(const struct client *c, const char *job, struct look *l, struct client_error *e)
 {
 	json_t *ranks = NULL, *incidents = NULL;
-	char path[512];
 	const json_t *one;
 	size_t i;
-	int err;
+	int err = commands_list(c, "ranks", NULL, job, LIMIT_FLEET_RANKS, &ranks, e);
 
 	*l = (struct look){.diagnosed = true};
-	snprintf(path, sizeof(path), "/api/v1/ranks");
-	client_add(path, sizeof(path), "job", job);
-	err = commands_list(c, path, "ranks", LIMIT_FLEET_RANKS, &ranks, e);
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", INCIDENTS_MAX);
-	client_add(path, sizeof(path), "job", job);
 	if (!err)
-		err = commands_list(c, path, "incidents", INCIDENTS_MAX, &incidents, e);
+		err = commands_list(c, "incidents", NULL, job, INCIDENTS_MAX, &incidents, e);
 	divide(json_object_get(ranks, "ranks"), json_object_get(incidents, "incidents"), l);
 	json_decref(ranks);
 	json_decref(incidents);

@@ -74,9 +74,7 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	json_t *j, *r;
 	size_t i;
 
-	snprintf(line, sizeof(line), "/api/v1/ranks");
-	client_add(line, sizeof(line), "job", job);
-	commands_list(c, line, "ranks", LIMIT_FLEET_RANKS, &j, &e);
+	commands_list(c, "ranks", NULL, job, LIMIT_FLEET_RANKS, &j, &e);
 	json_array_foreach (json_object_get(j, "ranks"), i, r) {
 		steps += jsonget_number(r, "steps");
 		flagged += jsonget_number(r, "flagged");
@@ -148,12 +146,9 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	const json_t *list, *in;
 	json_t *j, *found = NULL;
 	int most = old && !old->known ? OLD_MAX : LISTED;
-	char path[512];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", most);
-	client_add(path, sizeof(path), "job", job);
-	if (commands_list(c, path, "incidents", (size_t)most, &j, e))
+	if (commands_list(c, "incidents", NULL, job, (size_t)most, &j, e))
 		return NULL;
 	list = json_object_get(j, "incidents");
 	if (old)

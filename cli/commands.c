@@ -114,13 +114,18 @@ void commands_print_new(json_t *j)
 	json_decref(j);
 }
 
-int commands_list(const struct client *c, const char *path, const char *what, size_t most,
-		  json_t **out, struct client_error *e)
+int commands_list(const struct client *c, const char *what, const char *state, const char *job,
+		  size_t most, json_t **out, struct client_error *e)
 {
-	char next[800];
+	char path[800], next[800];
 	json_t *page;
-	int err = client_json(c, "GET", path, out, e);
+	int err, n = snprintf(path, sizeof(path), "/api/v1/%s", what);
 
+	if (!strcmp(what, "incidents"))
+		snprintf(path + n, sizeof(path) - (size_t)n, "?limit=%zu", most);
+	client_add(path, sizeof(path), "state", state);
+	client_add(path, sizeof(path), "job", job);
+	err = client_json(c, "GET", path, out, e);
 	while (!err && json_array_size(json_object_get(*out, what)) < most) {
 		snprintf(next, sizeof(next), "%s", path);
 		client_add(next, sizeof(next), "after", jsonget_text(*out, "next"));
@@ -147,15 +152,12 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 /* Of those that `sysom incidents` lists without --all. */
 static int newest(const struct options *o, const struct client *c, char id[33])
 {
-	char path[512];
 	struct client_error e;
 	const json_t *list;
 	json_t *j, *in;
 	size_t i, transients = 0;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", NEWEST_MAX);
-	client_add(path, sizeof(path), "job", o->job);
-	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e))
+	if (commands_list(c, "incidents", NULL, o->job, NEWEST_MAX, &j, &e))
 		return commands_complain("", &e);
 	list = json_object_get(j, "incidents");
 	json_array_foreach ((json_t *)list, i, in) {

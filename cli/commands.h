@@ -59,9 +59,9 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 int commands_incident(const struct options *o, const struct client *c, const char *id,
 		      json_t **out);
 /* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
- * is owned by the caller. path has its arguments. As client_json. */
-int commands_list(const struct client *c, const char *path, const char *what, size_t most,
-		  json_t **out, struct client_error *e);
+ * is owned by the caller. state, job: of these only; NULL: of all. As client_json. */
+int commands_list(const struct client *c, const char *what, const char *state, const char *job,
+		  size_t most, json_t **out, struct client_error *e);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 int commands_complain(const char *what, const struct client_error *e);
 /* A state of a rank: a word or, from an older peer, a number. */

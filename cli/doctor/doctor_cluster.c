@@ -80,7 +80,7 @@ int doctor_cluster(const struct options *o)
 		return err;
 	err = client_json(&c, "GET", "/api/v1/status", &status, &e);
 	if (!err)
-		err = commands_list(&c, "/api/v1/nodes", "nodes", NODES_MAX, &nodes, &e);
+		err = commands_list(&c, "nodes", NULL, NULL, NODES_MAX, &nodes, &e);
 	if (err) {
 		json_decref(status);
 		return commands_complain("doctor", &e);
