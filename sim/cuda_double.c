@@ -133,7 +133,7 @@ static void init_once(void)
 	pthread_atfork(gpu_lock, gpu_unlock, forked_child);
 }
 
-CU_API(cuInit, (unsigned flags))
+CU_API(2000, cuInit, (unsigned flags))
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -150,7 +150,7 @@ static int driver_version(void)
 	return (int)gpu_env("SIM_CUDA_VERSION", 13000);
 }
 
-CU_API(cuDriverGetVersion, (int *version))
+CU_API(2020, cuDriverGetVersion, (int *version))
 {
 	if (!version)
 		return CU_INVALID_VALUE;
@@ -163,7 +163,7 @@ static bool device_ok(int dev)
 	return gpu.initialised && dev >= 0 && dev < gpu.device_count;
 }
 
-CU_API(cuDeviceGetCount, (int *count))
+CU_API(2000, cuDeviceGetCount, (int *count))
 {
 	if (!gpu.initialised)
 		return CU_NOT_INITIALIZED;
@@ -171,81 +171,13 @@ CU_API(cuDeviceGetCount, (int *count))
 	return CU_OK;
 }
 
-CU_API(cuDeviceGet, (cu_device * dev, int ordinal))
+CU_API(2000, cuDeviceGet, (cu_device * dev, int ordinal))
 {
 	if (!gpu.initialised)
 		return CU_NOT_INITIALIZED;
 	if (!device_ok(ordinal))
 		return 101;
 	*dev = ordinal;
-	return CU_OK;
-}
-
-CU_API(cuDeviceGetName, (char *name, int len, cu_device dev))
-{
-	if (!device_ok(dev) || len <= 0)
-		return 101;
-	snprintf(name, (size_t)len, "Simulated GPU");
-	return CU_OK;
-}
-
-CU_API(cuDeviceTotalMem_v2, (size_t * bytes, cu_device dev))
-{
-	if (!device_ok(dev))
-		return 101;
-	*bytes = gpu.memory_total;
-	return CU_OK;
-}
-
-CU_API(cuDeviceGetAttribute, (int *out, int attr, cu_device dev))
-{
-	if (!device_ok(dev))
-		return 101;
-	switch (attr) {
-	case 1: /* threads per block */
-	case 2:
-	case 3:
-		*out = 1024;
-		break;
-	case 4:
-		*out = 64;
-		break;
-	case 5: /* grid x */
-		*out = 0x7fffffff;
-		break;
-	case 6:
-	case 7:
-		*out = 65535;
-		break;
-	case 8: /* shared memory per block */
-		*out = 49152;
-		break;
-	case 10: /* warp */
-		*out = 32;
-		break;
-	case 13: /* kHz */
-		*out = 1500000;
-		break;
-	case 16: /* multiprocessors */
-		*out = 108;
-		break;
-	case 39:
-		*out = 2048;
-		break;
-	case 75:
-		*out = 8;
-		break;
-	case 76:
-		*out = 0;
-		break;
-	case 31:  /* concurrent kernels */
-	case 41:  /* unified addressing */
-	case 115: /* memory pools */
-		*out = 1;
-		break;
-	default:
-		*out = 0;
-	}
 	return CU_OK;
 }
 
@@ -260,35 +192,19 @@ static cu_result device_uuid(cu_uuid *uuid, cu_device dev)
 	return CU_OK;
 }
 
-CU_API(cuDeviceGetUuid, (cu_uuid * uuid, cu_device dev))
+CU_API(9020, cuDeviceGetUuid, (cu_uuid * uuid, cu_device dev))
 {
 	return device_uuid(uuid, dev);
 }
 
-CU_API(cuDeviceGetUuid_v2, (cu_uuid * uuid, cu_device dev))
+CU_API(11040, cuDeviceGetUuid_v2, (cu_uuid * uuid, cu_device dev))
 {
 	return device_uuid(uuid, dev);
-}
-
-CU_API(cuDeviceGetPCIBusId, (char *id, int len, cu_device dev))
-{
-	if (!device_ok(dev) || len < 13)
-		return 101;
-	snprintf(id, (size_t)len, "0000:%02x:00.0", 0x10 + gpu.visible[dev]);
-	return CU_OK;
-}
-
-CU_API(cuDeviceCanAccessPeer, (int *can, cu_device a, cu_device b))
-{
-	if (!device_ok(a) || !device_ok(b))
-		return 101;
-	*can = a != b;
-	return CU_OK;
 }
 
 /* ---- contexts ---- */
 
-CU_API(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device dev))
+CU_API(7000, cuDevicePrimaryCtxRetain, (cu_context * out, cu_device dev))
 {
 	struct gpu_device *d;
 
@@ -307,33 +223,7 @@ CU_API(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device dev))
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-CU_API(cuDevicePrimaryCtxRelease_v2, (cu_device dev))
-{
-	if (!device_ok(dev))
-		return 101;
-	return CU_OK;
-}
-
-CU_API(cuDevicePrimaryCtxReset_v2, (cu_device dev))
-{
-	return device_ok(dev) ? CU_OK : 101;
-}
-
-CU_API(cuDevicePrimaryCtxSetFlags_v2, (cu_device dev, unsigned flags))
-{
-	return device_ok(dev) ? CU_OK : 101;
-}
-
-CU_API(cuDevicePrimaryCtxGetState, (cu_device dev, unsigned *flags, int *active))
-{
-	if (!device_ok(dev))
-		return 101;
-	*flags = 0;
-	*active = gpu.devices[dev].primary != NULL;
-	return CU_OK;
-}
-
-CU_API(cuCtxSetCurrent, (cu_context c))
+CU_API(4000, cuCtxSetCurrent, (cu_context c))
 {
 	if (!c) {
 		if (context_top)
@@ -346,13 +236,13 @@ CU_API(cuCtxSetCurrent, (cu_context c))
 	return CU_OK;
 }
 
-CU_API(cuCtxGetCurrent, (cu_context * c))
+CU_API(4000, cuCtxGetCurrent, (cu_context * c))
 {
 	*c = gpu_current();
 	return CU_OK;
 }
 
-CU_API(cuCtxPushCurrent_v2, (cu_context c))
+CU_API(4000, cuCtxPushCurrent_v2, (cu_context c))
 {
 	if (!c || context_top == STACK_DEPTH)
 		return CU_INVALID_CONTEXT;
@@ -360,7 +250,7 @@ CU_API(cuCtxPushCurrent_v2, (cu_context c))
 	return CU_OK;
 }
 
-CU_API(cuCtxPopCurrent_v2, (cu_context * c))
+CU_API(4000, cuCtxPopCurrent_v2, (cu_context * c))
 {
 	if (!context_top)
 		return CU_INVALID_CONTEXT;
@@ -370,7 +260,7 @@ CU_API(cuCtxPopCurrent_v2, (cu_context * c))
 	return CU_OK;
 }
 
-CU_API(cuCtxCreate_v2, (cu_context * out, unsigned flags, cu_device dev))
+CU_API(3020, cuCtxCreate_v2, (cu_context * out, unsigned flags, cu_device dev))
 {
 	if (!gpu.initialised || gpu.forked)
 		return CU_NOT_INITIALIZED;
@@ -401,57 +291,16 @@ static cu_result context_sync(cu_context c)
 	return CU_OK;
 }
 
-CU_API(cuCtxDestroy_v2, (cu_context c))
-{
-	if (!c)
-		return CU_INVALID_CONTEXT;
-	context_sync(c);
-	if (gpu_current() == c)
-		context_top--;
-	return CU_OK;
-}
-
-CU_API(cuCtxSynchronize, (void))
+CU_API(2000, cuCtxSynchronize, (void))
 {
 	return context_sync(gpu_current());
 }
 
-CU_API(cuCtxGetDevice, (cu_device * dev))
+CU_API(2000, cuCtxGetDevice, (cu_device * dev))
 {
 	if (!gpu_current())
 		return CU_INVALID_CONTEXT;
 	*dev = gpu_current()->device;
-	return CU_OK;
-}
-
-CU_API(cuCtxGetId, (cu_context c, unsigned long long *id))
-{
-	if (!c)
-		c = gpu_current();
-	if (!c)
-		return CU_INVALID_CONTEXT;
-	*id = c->id;
-	return CU_OK;
-}
-
-CU_API(cuCtxGetApiVersion, (cu_context c, unsigned *version))
-{
-	*version = 3020;
-	return CU_OK;
-}
-
-CU_API(cuCtxGetFlags, (unsigned *flags))
-{
-	*flags = 0;
-	return gpu_current() ? CU_OK : CU_INVALID_CONTEXT;
-}
-
-CU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest))
-{
-	if (least)
-		*least = 0;
-	if (greatest)
-		*greatest = -5;
 	return CU_OK;
 }
 
@@ -465,34 +314,12 @@ static cu_result module_new(cu_module *out)
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-CU_API(cuModuleLoad, (cu_module * out, const char *path))
-{
-	return path ? module_new(out) : CU_INVALID_VALUE;
-}
-
-CU_API(cuModuleLoadData, (cu_module * out, const void *image))
+CU_API(2000, cuModuleLoadData, (cu_module * out, const void *image))
 {
 	return image ? module_new(out) : CU_INVALID_VALUE;
 }
 
-CU_API(cuModuleLoadDataEx,
-       (cu_module * out, const void *image, unsigned n, int *options, void **values))
-{
-	return image ? module_new(out) : CU_INVALID_VALUE;
-}
-
-CU_API(cuModuleLoadFatBinary, (cu_module * out, const void *image))
-{
-	return image ? module_new(out) : CU_INVALID_VALUE;
-}
-
-CU_API(cuModuleUnload, (cu_module m))
-{
-	/* Functions are never freed: records in flight refer to their names. */
-	return m ? CU_OK : CU_INVALID_HANDLE;
-}
-
-CU_API(cuModuleGetFunction, (cu_function * out, cu_module m, const char *name))
+CU_API(2000, cuModuleGetFunction, (cu_function * out, cu_module m, const char *name))
 {
 	if (!out || !m || !name)
 		return CU_INVALID_VALUE;
@@ -502,38 +329,7 @@ CU_API(cuModuleGetFunction, (cu_function * out, cu_module m, const char *name))
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-CU_API(cuModuleGetLoadingMode, (int *mode))
-{
-	*mode = 2;
-	return CU_OK;
-}
-
-CU_API(cuLibraryLoadData, (cu_module * out, const void *code, int *jo, void **jv, unsigned nj,
-			   int *lo, void **lv, unsigned nl))
-{
-	if (!code)
-		return CU_INVALID_VALUE;
-	*out = calloc(1, sizeof(**out));
-	return *out ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-CU_API(cuLibraryUnload, (cu_module m))
-{
-	return m ? CU_OK : CU_INVALID_HANDLE;
-}
-
-CU_API(cuLibraryGetKernel, (cu_function * out, cu_module m, const char *name))
-{
-	return cuModuleGetFunction(out, m, name);
-}
-
-CU_API(cuKernelGetFunction, (cu_function * out, cu_function kernel))
-{
-	*out = kernel;
-	return kernel ? CU_OK : CU_INVALID_HANDLE;
-}
-
-CU_API(cuKernelGetName, (const char **name, cu_function f))
+CU_API(12030, cuKernelGetName, (const char **name, cu_function f))
 {
 	if (!f || !name)
 		return CU_INVALID_VALUE;
@@ -541,43 +337,9 @@ CU_API(cuKernelGetName, (const char **name, cu_function f))
 	return CU_OK;
 }
 
-CU_API(cuFuncGetName, (const char **name, cu_function f))
+CU_API(12030, cuFuncGetName, (const char **name, cu_function f))
 {
 	return cuKernelGetName(name, f);
-}
-
-CU_API(cuFuncGetModule, (cu_module * m, cu_function f))
-{
-	if (!f || !m)
-		return CU_INVALID_VALUE;
-	*m = f->module;
-	return CU_OK;
-}
-
-CU_API(cuFuncGetAttribute, (int *out, int attr, cu_function f))
-{
-	if (!f)
-		return CU_INVALID_HANDLE;
-	*out = attr == 0 ? 1024 : attr == 4 ? 32 : 0;
-	return CU_OK;
-}
-
-CU_API(cuFuncSetAttribute, (cu_function f, int attr, int value))
-{
-	return f ? CU_OK : CU_INVALID_HANDLE;
-}
-
-CU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
-       (int *blocks, cu_function f, int block, size_t shared))
-{
-	*blocks = block > 0 && block <= 1024 ? 2048 / block : 0;
-	return CU_OK;
-}
-
-CU_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-       (int *blocks, cu_function f, int block, size_t shared, unsigned flags))
-{
-	return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, block, shared);
 }
 
 /* ---- launches ---- */
@@ -604,34 +366,29 @@ static cu_result launch(bool pt, cu_function f, const unsigned *dims, unsigned s
 	return cuda_double_submit(s, pt, &w);
 }
 
-static cu_result cuLaunchKernel_impl(bool pt, cu_function f, unsigned gx, unsigned gy, unsigned gz,
-				     unsigned bx, unsigned by, unsigned bz, unsigned shared,
-				     cu_stream s, void **params, void **extra)
-{
-	unsigned dims[6] = {gx, gy, gz, bx, by, bz};
-
-	return launch(pt, f, dims, shared, s, params);
-}
-CU_API_TWO(cuLaunchKernel, _ptsz,
+CU_API_TWO(4000, 7000, cuLaunchKernel, _ptsz,
 	   (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
 	    unsigned bz, unsigned shared, cu_stream s, void **params, void **extra),
 	   (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))
-
-static cu_result cuLaunchCooperativeKernel_impl(bool pt, cu_function f, unsigned gx, unsigned gy,
-						unsigned gz, unsigned bx, unsigned by, unsigned bz,
-						unsigned shared, cu_stream s, void **params)
 {
 	unsigned dims[6] = {gx, gy, gz, bx, by, bz};
 
 	return launch(pt, f, dims, shared, s, params);
 }
-CU_API_TWO(cuLaunchCooperativeKernel, _ptsz,
+
+CU_API_TWO(9000, 9000, cuLaunchCooperativeKernel, _ptsz,
 	   (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
 	    unsigned bz, unsigned shared, cu_stream s, void **params),
 	   (f, gx, gy, gz, bx, by, bz, shared, s, params))
+{
+	unsigned dims[6] = {gx, gy, gz, bx, by, bz};
 
-static cu_result cuLaunchKernelEx_impl(bool pt, const cu_launch_config *c, cu_function f,
-				       void **params, void **extra)
+	return launch(pt, f, dims, shared, s, params);
+}
+
+CU_API_TWO(11060, 11060, cuLaunchKernelEx, _ptsz,
+	   (const cu_launch_config *c, cu_function f, void **params, void **extra),
+	   (c, f, params, extra))
 {
 	if (!c)
 		return CU_INVALID_VALUE;
@@ -639,21 +396,18 @@ static cu_result cuLaunchKernelEx_impl(bool pt, const cu_launch_config *c, cu_fu
 
 	return launch(pt, f, dims, c->shared_bytes, c->stream, params);
 }
-CU_API_TWO(cuLaunchKernelEx, _ptsz,
-	   (const cu_launch_config *c, cu_function f, void **params, void **extra),
-	   (c, f, params, extra))
 
-static cu_result cuLaunchHostFunc_impl(bool pt, cu_stream s, gpu_host_fn fn, void *user)
+CU_API_TWO(10000, 10000, cuLaunchHostFunc, _ptsz, (cu_stream s, gpu_host_fn fn, void *user),
+	   (s, fn, user))
 {
 	struct gpu_work w = {.kind = GPU_OP_HOST, .host_fn = fn, .host_arg = user};
 
 	return fn ? cuda_double_submit(s, pt, &w) : CU_INVALID_VALUE;
 }
-CU_API_TWO(cuLaunchHostFunc, _ptsz, (cu_stream s, gpu_host_fn fn, void *user), (s, fn, user))
 
 /* ---- streams ---- */
 
-CU_API(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int priority))
+CU_API(5050, cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int priority))
 {
 	if (!gpu_current())
 		return CU_INVALID_CONTEXT;
@@ -663,12 +417,12 @@ CU_API(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int priorit
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-CU_API(cuStreamCreate, (cu_stream * out, unsigned flags))
+CU_API(2000, cuStreamCreate, (cu_stream * out, unsigned flags))
 {
 	return cuStreamCreateWithPriority(out, flags, 0);
 }
 
-CU_API(cuStreamDestroy_v2, (cu_stream s))
+CU_API(4000, cuStreamDestroy_v2, (cu_stream s))
 {
 	cu_result rc = CU_OK;
 
@@ -683,7 +437,7 @@ CU_API(cuStreamDestroy_v2, (cu_stream s))
 	return rc;
 }
 
-static cu_result cuStreamSynchronize_impl(bool pt, cu_stream h)
+CU_API_TWO(2000, 7000, cuStreamSynchronize, _ptsz, (cu_stream h), (h))
 {
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
@@ -704,9 +458,8 @@ static cu_result cuStreamSynchronize_impl(bool pt, cu_stream h)
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuStreamSynchronize, _ptsz, (cu_stream s), (s))
 
-static cu_result cuStreamQuery_impl(bool pt, cu_stream h)
+CU_API_TWO(2000, 7000, cuStreamQuery, _ptsz, (cu_stream h), (h))
 {
 	struct cu_stream_st *s;
 	cu_result rc;
@@ -721,9 +474,9 @@ static cu_result cuStreamQuery_impl(bool pt, cu_stream h)
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuStreamQuery, _ptsz, (cu_stream s), (s))
 
-static cu_result cuStreamWaitEvent_impl(bool pt, cu_stream h, cu_event e, unsigned flags)
+CU_API_TWO(3020, 7000, cuStreamWaitEvent, _ptsz, (cu_stream h, cu_event e, unsigned flags),
+	   (h, e, flags))
 {
 	static const struct gpu_work mark = {.kind = GPU_OP_MARK};
 	struct cu_stream_st *s;
@@ -743,63 +496,10 @@ static cu_result cuStreamWaitEvent_impl(bool pt, cu_stream h, cu_event e, unsign
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuStreamWaitEvent, _ptsz, (cu_stream s, cu_event e, unsigned flags), (s, e, flags))
-
-static cu_result cuStreamGetPriority_impl(bool pt, cu_stream h, int *priority)
-{
-	struct cu_stream_st *s;
-
-	gpu_lock();
-	s = cuda_double_stream_locked(h, pt);
-	if (s)
-		*priority = s->priority;
-	gpu_unlock();
-	return s ? CU_OK : no_stream();
-}
-CU_API_TWO(cuStreamGetPriority, _ptsz, (cu_stream s, int *priority), (s, priority))
-
-static cu_result cuStreamGetFlags_impl(bool pt, cu_stream h, unsigned *flags)
-{
-	struct cu_stream_st *s;
-
-	gpu_lock();
-	s = cuda_double_stream_locked(h, pt);
-	if (s)
-		*flags = s->flags;
-	gpu_unlock();
-	return s ? CU_OK : no_stream();
-}
-CU_API_TWO(cuStreamGetFlags, _ptsz, (cu_stream s, unsigned *flags), (s, flags))
-
-static cu_result cuStreamGetCtx_impl(bool pt, cu_stream h, cu_context *c)
-{
-	struct cu_stream_st *s;
-
-	gpu_lock();
-	s = cuda_double_stream_locked(h, pt);
-	if (s)
-		*c = s->context;
-	gpu_unlock();
-	return s ? CU_OK : no_stream();
-}
-CU_API_TWO(cuStreamGetCtx, _ptsz, (cu_stream s, cu_context *c), (s, c))
-
-static cu_result cuStreamGetId_impl(bool pt, cu_stream h, unsigned long long *id)
-{
-	struct cu_stream_st *s;
-
-	gpu_lock();
-	s = cuda_double_stream_locked(h, pt);
-	if (s)
-		*id = s->id;
-	gpu_unlock();
-	return s ? CU_OK : no_stream();
-}
-CU_API_TWO(cuStreamGetId, _ptsz, (cu_stream s, unsigned long long *id), (s, id))
 
 /* ---- events ---- */
 
-CU_API(cuEventCreate, (cu_event * out, unsigned flags))
+CU_API(2000, cuEventCreate, (cu_event * out, unsigned flags))
 {
 	struct cu_event_st *e;
 
@@ -814,7 +514,7 @@ CU_API(cuEventCreate, (cu_event * out, unsigned flags))
 	return CU_OK;
 }
 
-CU_API(cuEventDestroy_v2, (cu_event e))
+CU_API(4000, cuEventDestroy_v2, (cu_event e))
 {
 	if (!e || e->magic != MAGIC_EVENT)
 		return CU_INVALID_HANDLE;
@@ -827,7 +527,7 @@ CU_API(cuEventDestroy_v2, (cu_event e))
 	return CU_OK;
 }
 
-static cu_result event_record(bool pt, cu_event e, cu_stream h)
+CU_API_TWO(2000, 7000, cuEventRecord, _ptsz, (cu_event e, cu_stream h), (e, h))
 {
 	static const struct gpu_work mark = {.kind = GPU_OP_MARK};
 	struct cu_stream_st *s;
@@ -853,32 +553,7 @@ static cu_result event_record(bool pt, cu_event e, cu_stream h)
 	return rc;
 }
 
-static cu_result cuEventRecord_impl(bool pt, cu_event e, cu_stream s)
-{
-	return event_record(pt, e, s);
-}
-CU_API_TWO(cuEventRecord, _ptsz, (cu_event e, cu_stream s), (e, s))
-
-static cu_result cuEventRecordWithFlags_impl(bool pt, cu_event e, cu_stream s, unsigned flags)
-{
-	return event_record(pt, e, s);
-}
-CU_API_TWO(cuEventRecordWithFlags, _ptsz, (cu_event e, cu_stream s, unsigned flags), (e, s, flags))
-
-CU_API(cuEventQuery, (cu_event e))
-{
-	cu_result rc;
-
-	if (!e || e->magic != MAGIC_EVENT)
-		return CU_INVALID_HANDLE;
-	gpu_lock();
-	gpu.next_correlation++;
-	rc = e->capture ? 900 : gpu_op_done_locked(e->op) ? CU_OK : CU_NOT_READY;
-	gpu_unlock();
-	return rc;
-}
-
-CU_API(cuEventSynchronize, (cu_event e))
+CU_API(2000, cuEventSynchronize, (cu_event e))
 {
 	if (!e || e->magic != MAGIC_EVENT)
 		return CU_INVALID_HANDLE;
@@ -905,81 +580,44 @@ static cu_result elapsed(float *ms, cu_event a, cu_event b)
 	return rc;
 }
 
-CU_API(cuEventElapsedTime, (float *ms, cu_event a, cu_event b))
+CU_API(2000, cuEventElapsedTime, (float *ms, cu_event a, cu_event b))
 {
 	return elapsed(ms, a, b);
 }
 
-CU_API(cuEventElapsedTime_v2, (float *ms, cu_event a, cu_event b))
+CU_API(12080, cuEventElapsedTime_v2, (float *ms, cu_event a, cu_event b))
 {
 	return elapsed(ms, a, b);
 }
 
 /* ---- the rest ---- */
 
-CU_API(cuGetErrorName, (cu_result rc, const char **name))
-{
-	static const struct {
-		cu_result rc;
-		const char *name;
-	} names[] = {
-	    {CU_OK, "CUDA_SUCCESS"},
-	    {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
-	    {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
-	    {CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
-	    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
-	    {101, "CUDA_ERROR_INVALID_DEVICE"},
-	    {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
-	    {CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
-	    {CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-	    {CU_NOT_READY, "CUDA_ERROR_NOT_READY"},
-	    {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
-	    {CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
-	    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
-	    {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (names[i].rc == rc) {
-			*name = names[i].name;
-			return CU_OK;
-		}
-	*name = NULL;
-	return CU_INVALID_VALUE;
-}
-
-CU_API(cuGetErrorString, (cu_result rc, const char **text))
-{
-	return cuGetErrorName(rc, text);
-}
-
-CU_API(cuGetExportTable, (const void **table, const cu_uuid *id))
+CU_API(3000, cuGetExportTable, (const void **table, const cu_uuid *id))
 {
 	if (table)
 		*table = NULL;
 	return CU_NOT_FOUND;
 }
 
-CU_API(cuProfilerStart, (void))
+static bool is_named(const struct cuda_symbol *s, const char *name)
 {
-	return CU_OK;
-}
+	size_t n = strlen(s->name);
 
-CU_API(cuProfilerStop, (void))
-{
-	return CU_OK;
+	if (n > 3 && !strncmp(s->name + n - 3, "_v", 2))
+		n -= 3;
+	return strlen(name) == n && !strncmp(s->name, name, n);
 }
 
 static cu_result proc_address(const char *name, void **fn, int version, uint64_t flags, int *query)
 {
-	const struct cuda_double_symbol *best = NULL;
+	const struct cuda_symbol *best = NULL;
 	bool known = false;
 
 	*fn = NULL;
 	if (version > driver_version())
 		return CU_INVALID_VALUE;
-	for (const struct cuda_double_symbol *s = cuda_double_symbols; s->base; s++) {
-		if (strcmp(s->base, name) || (s->per_thread && !(flags & CU_GPA_PTSZ)))
+	for (const struct cuda_symbol *s = cuda_symbols_begin; s < cuda_symbols_end; s++) {
+		if (!is_named(s, name) || (s->per_thread && !(flags & CU_GPA_PTSZ)))
 			continue;
 		known = true;
 		if (s->version > version)
@@ -994,11 +632,11 @@ static cu_result proc_address(const char *name, void **fn, int version, uint64_t
 			 : known ? CU_GPA_VERSION_INSUFFICIENT
 				 : CU_GPA_SYMBOL_NOT_FOUND;
 	if (best)
-		*fn = best->fn;
+		memcpy(fn, &best->fn, sizeof(*fn));
 	return CU_OK;
 }
 
-CU_API(cuGetProcAddress, (const char *name, void **fn, int version, uint64_t flags))
+CU_API(11030, cuGetProcAddress, (const char *name, void **fn, int version, uint64_t flags))
 {
 	cu_result rc;
 
@@ -1008,7 +646,8 @@ CU_API(cuGetProcAddress, (const char *name, void **fn, int version, uint64_t fla
 	return rc ? rc : *fn ? CU_OK : CU_NOT_FOUND;
 }
 
-CU_API(cuGetProcAddress_v2, (const char *name, void **fn, int version, uint64_t flags, int *query))
+CU_API(12000, cuGetProcAddress_v2,
+       (const char *name, void **fn, int version, uint64_t flags, int *query))
 {
 	if (!name || !fn)
 		return CU_INVALID_VALUE;

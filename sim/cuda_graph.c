@@ -141,7 +141,7 @@ cu_result cuda_graph_event_wait_locked(struct cu_stream_st *s, struct cu_event_s
 	return CU_OK;
 }
 
-static cu_result cuStreamBeginCapture_v2_impl(bool pt, cu_stream h, int mode)
+CU_API_TWO(10010, 10010, cuStreamBeginCapture_v2, _ptsz, (cu_stream h, int mode), (h, mode))
 {
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
@@ -164,9 +164,8 @@ static cu_result cuStreamBeginCapture_v2_impl(bool pt, cu_stream h, int mode)
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuStreamBeginCapture_v2, _ptsz, (cu_stream s, int mode), (s, mode))
 
-static cu_result cuStreamEndCapture_impl(bool pt, cu_stream h, cu_graph *out)
+CU_API_TWO(10000, 10000, cuStreamEndCapture, _ptsz, (cu_stream h, cu_graph *out), (h, out))
 {
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
@@ -194,9 +193,8 @@ static cu_result cuStreamEndCapture_impl(bool pt, cu_stream h, cu_graph *out)
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuStreamEndCapture, _ptsz, (cu_stream s, cu_graph *out), (s, out))
 
-static cu_result cuStreamIsCapturing_impl(bool pt, cu_stream h, int *status)
+CU_API_TWO(10000, 10000, cuStreamIsCapturing, _ptsz, (cu_stream h, int *status), (h, status))
 {
 	struct cu_stream_st *s;
 
@@ -207,7 +205,6 @@ static cu_result cuStreamIsCapturing_impl(bool pt, cu_stream h, int *status)
 	gpu_unlock();
 	return s ? CU_OK : CU_INVALID_HANDLE;
 }
-CU_API_TWO(cuStreamIsCapturing, _ptsz, (cu_stream s, int *status), (s, status))
 
 static cu_result capture_info(bool pt, cu_stream h, int *status, uint64_t *id, cu_graph *graph,
 			      const cu_graph_node **deps, size_t *count)
@@ -231,54 +228,31 @@ static cu_result capture_info(bool pt, cu_stream h, int *status, uint64_t *id, c
 	return s ? CU_OK : CU_INVALID_HANDLE;
 }
 
-static cu_result cuStreamGetCaptureInfo_impl(bool pt, cu_stream s, int *status, uint64_t *id)
+CU_API_TWO(10010, 10010, cuStreamGetCaptureInfo, _ptsz, (cu_stream s, int *status, uint64_t *id),
+	   (s, status, id))
 {
 	return capture_info(pt, s, status, id, NULL, NULL, NULL);
 }
-CU_API_TWO(cuStreamGetCaptureInfo, _ptsz, (cu_stream s, int *status, uint64_t *id), (s, status, id))
 
-static cu_result cuStreamGetCaptureInfo_v2_impl(bool pt, cu_stream s, int *status, uint64_t *id,
-						cu_graph *g, const cu_graph_node **deps, size_t *n)
-{
-	return capture_info(pt, s, status, id, g, deps, n);
-}
-CU_API_TWO(cuStreamGetCaptureInfo_v2, _ptsz,
+CU_API_TWO(11030, 11030, cuStreamGetCaptureInfo_v2, _ptsz,
 	   (cu_stream s, int *status, uint64_t *id, cu_graph *g, const cu_graph_node **deps,
 	    size_t *n),
 	   (s, status, id, g, deps, n))
+{
+	return capture_info(pt, s, status, id, g, deps, n);
+}
 
-static cu_result cuStreamGetCaptureInfo_v3_impl(bool pt, cu_stream s, int *status, uint64_t *id,
-						cu_graph *g, const cu_graph_node **deps,
-						const void **edges, size_t *n)
+CU_API_TWO(12030, 12030, cuStreamGetCaptureInfo_v3, _ptsz,
+	   (cu_stream s, int *status, uint64_t *id, cu_graph *g, const cu_graph_node **deps,
+	    const void **edges, size_t *n),
+	   (s, status, id, g, deps, edges, n))
 {
 	if (edges)
 		*edges = NULL;
 	return capture_info(pt, s, status, id, g, deps, n);
 }
-CU_API_TWO(cuStreamGetCaptureInfo_v3, _ptsz,
-	   (cu_stream s, int *status, uint64_t *id, cu_graph *g, const cu_graph_node **deps,
-	    const void **edges, size_t *n),
-	   (s, status, id, g, deps, edges, n))
 
-CU_API(cuThreadExchangeStreamCaptureMode, (int *mode))
-{
-	static __thread int current;
-	int old = current;
-
-	current = *mode;
-	*mode = old;
-	return CU_OK;
-}
-
-CU_API(cuGraphCreate, (cu_graph * out, unsigned flags))
-{
-	gpu_lock();
-	*out = graph_new_locked();
-	gpu_unlock();
-	return *out ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-CU_API(cuGraphDestroy, (cu_graph g))
+CU_API(10000, cuGraphDestroy, (cu_graph g))
 {
 	if (!g)
 		return CU_INVALID_VALUE;
@@ -292,7 +266,7 @@ CU_API(cuGraphDestroy, (cu_graph g))
 	return CU_OK;
 }
 
-CU_API(cuGraphGetNodes, (cu_graph g, cu_graph_node *nodes, size_t *count))
+CU_API(10000, cuGraphGetNodes, (cu_graph g, cu_graph_node *nodes, size_t *count))
 {
 	if (!g || !count)
 		return CU_INVALID_VALUE;
@@ -352,12 +326,15 @@ static cu_result instantiate(cu_graph_exec *out, cu_graph g)
 	return CU_OK;
 }
 
-CU_API(cuGraphInstantiateWithFlags, (cu_graph_exec * out, cu_graph g, unsigned long long flags))
+CU_API(11040, cuGraphInstantiateWithFlags,
+       (cu_graph_exec * out, cu_graph g, unsigned long long flags))
 {
 	return instantiate(out, g);
 }
 
-CU_API(cuGraphInstantiate_v2,
+CU_SYMBOL(instantiate_12_symbol, 12000, "cuGraphInstantiate", false, cuGraphInstantiateWithFlags);
+
+CU_API(11000, cuGraphInstantiate_v2,
        (cu_graph_exec * out, cu_graph g, cu_graph_node *bad, char *log, size_t log_bytes))
 {
 	return instantiate(out, g);
@@ -370,8 +347,8 @@ struct instantiate_params {
 	int result;
 };
 
-static cu_result cuGraphInstantiateWithParams_impl(bool pt, cu_graph_exec *out, cu_graph g,
-						   struct instantiate_params *p)
+CU_API_TWO(12000, 12000, cuGraphInstantiateWithParams, _ptsz,
+	   (cu_graph_exec * out, cu_graph g, struct instantiate_params *p), (out, g, p))
 {
 	cu_result rc = instantiate(out, g);
 
@@ -379,8 +356,6 @@ static cu_result cuGraphInstantiateWithParams_impl(bool pt, cu_graph_exec *out, 
 		p->result = rc ? 1 : 0;
 	return rc;
 }
-CU_API_TWO(cuGraphInstantiateWithParams, _ptsz,
-	   (cu_graph_exec * out, cu_graph g, struct instantiate_params *p), (out, g, p))
 
 struct kernel_node_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 	cu_function f;
@@ -392,7 +367,7 @@ struct kernel_node_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 };
 
 /* The node belongs to the graph from which the executable was made. */
-CU_API(cuGraphExecKernelNodeSetParams_v2,
+CU_API(12000, cuGraphExecKernelNodeSetParams_v2,
        (cu_graph_exec e, cu_graph_node n, const struct kernel_node_params *p))
 {
 	struct gpu_work *w;
@@ -416,7 +391,7 @@ CU_API(cuGraphExecKernelNodeSetParams_v2,
 	return rc;
 }
 
-CU_API(cuGraphExecDestroy, (cu_graph_exec e))
+CU_API(10000, cuGraphExecDestroy, (cu_graph_exec e))
 {
 	if (!e)
 		return CU_INVALID_VALUE;
@@ -424,13 +399,7 @@ CU_API(cuGraphExecDestroy, (cu_graph_exec e))
 	return CU_OK;
 }
 
-static cu_result cuGraphUpload_impl(bool pt, cu_graph_exec e, cu_stream s)
-{
-	return e ? CU_OK : CU_INVALID_VALUE;
-}
-CU_API_TWO(cuGraphUpload, _ptsz, (cu_graph_exec e, cu_stream s), (e, s))
-
-static cu_result cuGraphLaunch_impl(bool pt, cu_graph_exec e, cu_stream h)
+CU_API_TWO(10000, 10000, cuGraphLaunch, _ptsz, (cu_graph_exec e, cu_stream h), (e, h))
 {
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
@@ -451,4 +420,3 @@ static cu_result cuGraphLaunch_impl(bool pt, cu_graph_exec e, cu_stream h)
 	gpu_unlock();
 	return rc;
 }
-CU_API_TWO(cuGraphLaunch, _ptsz, (cu_graph_exec e, cu_stream s), (e, s))

@@ -110,64 +110,46 @@ static cu_result release(cu_deviceptr p)
 	return rc;
 }
 
-CU_API(cuMemAlloc_v2, (cu_deviceptr * out, size_t bytes))
+CU_API(3020, cuMemAlloc_v2, (cu_deviceptr * out, size_t bytes))
 {
 	return allocate(out, bytes);
 }
 
-CU_API(cuMemAllocManaged, (cu_deviceptr * out, size_t bytes, unsigned flags))
+CU_API(6000, cuMemAllocManaged, (cu_deviceptr * out, size_t bytes, unsigned flags))
 {
 	return allocate(out, bytes);
 }
 
-CU_API(cuMemAllocPitch_v2,
+CU_API(3020, cuMemAllocPitch_v2,
        (cu_deviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element))
 {
 	*pitch = (width + 511) / 512 * 512;
 	return allocate(out, *pitch * height);
 }
 
-CU_API(cuMemFree_v2, (cu_deviceptr p))
+CU_API(3020, cuMemFree_v2, (cu_deviceptr p))
 {
 	return release(p);
 }
 
-static cu_result cuMemAllocAsync_impl(bool pt, cu_deviceptr *out, size_t bytes, cu_stream s)
+CU_API_TWO(11020, 11020, cuMemAllocAsync, _ptsz, (cu_deviceptr * out, size_t bytes, cu_stream s),
+	   (out, bytes, s))
 {
 	return allocate(out, bytes);
 }
-CU_API_TWO(cuMemAllocAsync, _ptsz, (cu_deviceptr * out, size_t bytes, cu_stream s), (out, bytes, s))
 
-static cu_result cuMemFreeAsync_impl(bool pt, cu_deviceptr p, cu_stream s)
+CU_API_TWO(11020, 11020, cuMemFreeAsync, _ptsz, (cu_deviceptr p, cu_stream s), (p, s))
 {
 	return release(p);
 }
-CU_API_TWO(cuMemFreeAsync, _ptsz, (cu_deviceptr p, cu_stream s), (p, s))
 
-static cu_result cuMemAllocFromPoolAsync_impl(bool pt, cu_deviceptr *out, size_t bytes,
-					      cu_mempool pool, cu_stream s)
-{
-	return allocate(out, bytes);
-}
-CU_API_TWO(cuMemAllocFromPoolAsync, _ptsz,
+CU_API_TWO(11020, 11020, cuMemAllocFromPoolAsync, _ptsz,
 	   (cu_deviceptr * out, size_t bytes, cu_mempool pool, cu_stream s), (out, bytes, pool, s))
-
-CU_API(cuDeviceGetDefaultMemPool, (cu_mempool * pool, cu_device dev))
 {
-	static char pools[GPU_MAX_DEVICES];
-
-	if (dev < 0 || dev >= gpu.device_count)
-		return 101;
-	*pool = (cu_mempool)&pools[dev];
-	return CU_OK;
+	return allocate(out, bytes);
 }
 
-CU_API(cuMemPoolSetAttribute, (cu_mempool pool, int attr, void *value))
-{
-	return pool ? CU_OK : CU_INVALID_VALUE;
-}
-
-CU_API(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
+CU_API(2020, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
 {
 	if (!bytes)
 		return CU_INVALID_VALUE;
@@ -175,82 +157,7 @@ CU_API(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-CU_API(cuMemAllocHost_v2, (void **out, size_t bytes))
-{
-	return cuMemHostAlloc(out, bytes, 0);
-}
-
-CU_API(cuMemFreeHost, (void *p))
-{
-	free(p);
-	return CU_OK;
-}
-
-CU_API(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags))
-{
-	return p && bytes ? CU_OK : CU_INVALID_VALUE;
-}
-
-CU_API(cuMemHostUnregister, (void *p))
-{
-	return CU_OK;
-}
-
-CU_API(cuMemHostGetDevicePointer_v2, (cu_deviceptr * out, void *p, unsigned flags))
-{
-	*out = (cu_deviceptr)(uintptr_t)p;
-	return CU_OK;
-}
-
-CU_API(cuMemGetInfo_v2, (size_t * available, size_t *total))
-{
-	if (!gpu_current())
-		return CU_INVALID_CONTEXT;
-	gpu_lock();
-	*available = gpu.memory_total - gpu.memory_used;
-	*total = gpu.memory_total;
-	gpu_unlock();
-	return CU_OK;
-}
-
-CU_API(cuMemGetAddressRange_v2, (cu_deviceptr * base, size_t *bytes, cu_deviceptr p))
-{
-	cu_result rc = CU_OK;
-	struct block *b;
-
-	gpu_lock();
-	b = block_of_locked((uintptr_t)p);
-	if (!b)
-		rc = CU_NOT_FOUND;
-	if (b && base)
-		*base = b->base;
-	if (b && bytes)
-		*bytes = b->bytes;
-	gpu_unlock();
-	return rc;
-}
-
 /* attr: 1 context, 2 memory type (1 host, 2 device), 9 device ordinal. */
-CU_API(cuPointerGetAttribute, (void *out, int attr, cu_deviceptr p))
-{
-	bool device;
-
-	gpu_lock();
-	device = block_of_locked((uintptr_t)p) != NULL;
-	gpu_unlock();
-	if (!device)
-		return CU_INVALID_VALUE;
-	if (attr == 1)
-		*(cu_context *)out = gpu_current();
-	else if (attr == 2)
-		*(unsigned *)out = 2;
-	else if (attr == 9)
-		*(int *)out = gpu_current() ? gpu_current()->device : 0;
-	else
-		return CU_INVALID_VALUE;
-	return CU_OK;
-}
-
 /* ---- copies ---- */
 
 /* The block that has all of these bytes; NULL: none. */
@@ -303,59 +210,28 @@ static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t
 
 #define P(x) ((void *)(uintptr_t)(x))
 
-static cu_result cuMemcpyHtoD_v2_impl(bool pt, cu_deviceptr d, const void *h, size_t n)
-{
-	return copy(pt, P(d), h, n, COPY_HTOD, NULL, true);
-}
-CU_API_TWO(cuMemcpyHtoD_v2, _ptds, (cu_deviceptr d, const void *h, size_t n), (d, h, n))
-
-static cu_result cuMemcpyDtoH_v2_impl(bool pt, void *h, cu_deviceptr d, size_t n)
+CU_API_TWO(3020, 7000, cuMemcpyDtoH_v2, _ptds, (void *h, cu_deviceptr d, size_t n), (h, d, n))
 {
 	return copy(pt, h, P(d), n, COPY_DTOH, NULL, true);
 }
-CU_API_TWO(cuMemcpyDtoH_v2, _ptds, (void *h, cu_deviceptr d, size_t n), (h, d, n))
 
-static cu_result cuMemcpyDtoD_v2_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n)
-{
-	return copy(pt, P(a), P(b), n, COPY_DTOD, NULL, false);
-}
-CU_API_TWO(cuMemcpyDtoD_v2, _ptds, (cu_deviceptr a, cu_deviceptr b, size_t n), (a, b, n))
-
-static cu_result cuMemcpy_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n)
-{
-	return copy(pt, P(a), P(b), n, 0, NULL, true);
-}
-CU_API_TWO(cuMemcpy, _ptds, (cu_deviceptr a, cu_deviceptr b, size_t n), (a, b, n))
-
-static cu_result cuMemcpyHtoDAsync_v2_impl(bool pt, cu_deviceptr d, const void *h, size_t n,
-					   cu_stream s)
+CU_API_TWO(3020, 7000, cuMemcpyHtoDAsync_v2, _ptsz,
+	   (cu_deviceptr d, const void *h, size_t n, cu_stream s), (d, h, n, s))
 {
 	return copy(pt, P(d), h, n, COPY_HTOD, s, false);
 }
-CU_API_TWO(cuMemcpyHtoDAsync_v2, _ptsz, (cu_deviceptr d, const void *h, size_t n, cu_stream s),
-	   (d, h, n, s))
 
-static cu_result cuMemcpyDtoHAsync_v2_impl(bool pt, void *h, cu_deviceptr d, size_t n, cu_stream s)
+CU_API_TWO(3020, 7000, cuMemcpyDtoHAsync_v2, _ptsz,
+	   (void *h, cu_deviceptr d, size_t n, cu_stream s), (h, d, n, s))
 {
 	return copy(pt, h, P(d), n, COPY_DTOH, s, false);
 }
-CU_API_TWO(cuMemcpyDtoHAsync_v2, _ptsz, (void *h, cu_deviceptr d, size_t n, cu_stream s),
-	   (h, d, n, s))
 
-static cu_result cuMemcpyDtoDAsync_v2_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n,
-					   cu_stream s)
+CU_API_TWO(3020, 7000, cuMemcpyDtoDAsync_v2, _ptsz,
+	   (cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s), (a, b, n, s))
 {
 	return copy(pt, P(a), P(b), n, COPY_DTOD, s, false);
 }
-CU_API_TWO(cuMemcpyDtoDAsync_v2, _ptsz, (cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s),
-	   (a, b, n, s))
-
-static cu_result cuMemcpyAsync_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s)
-{
-	return copy(pt, P(a), P(b), n, 0, s, false);
-}
-CU_API_TWO(cuMemcpyAsync, _ptsz, (cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s),
-	   (a, b, n, s))
 
 static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, unsigned width,
 		     cu_stream s)
@@ -375,29 +251,8 @@ static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, un
 	return cuda_double_submit(s, pt, &w);
 }
 
-static cu_result cuMemsetD8_v2_impl(bool pt, cu_deviceptr d, unsigned char v, size_t n)
-{
-	return set(pt, d, n, v, 1, NULL);
-}
-CU_API_TWO(cuMemsetD8_v2, _ptds, (cu_deviceptr d, unsigned char v, size_t n), (d, v, n))
-
-static cu_result cuMemsetD32_v2_impl(bool pt, cu_deviceptr d, unsigned v, size_t n)
-{
-	return set(pt, d, n * 4, v, 4, NULL);
-}
-CU_API_TWO(cuMemsetD32_v2, _ptds, (cu_deviceptr d, unsigned v, size_t n), (d, v, n))
-
-static cu_result cuMemsetD8Async_impl(bool pt, cu_deviceptr d, unsigned char v, size_t n,
-				      cu_stream s)
+CU_API_TWO(3020, 7000, cuMemsetD8Async, _ptsz,
+	   (cu_deviceptr d, unsigned char v, size_t n, cu_stream s), (d, v, n, s))
 {
 	return set(pt, d, n, v, 1, s);
 }
-CU_API_TWO(cuMemsetD8Async, _ptsz, (cu_deviceptr d, unsigned char v, size_t n, cu_stream s),
-	   (d, v, n, s))
-
-static cu_result cuMemsetD32Async_impl(bool pt, cu_deviceptr d, unsigned v, size_t n, cu_stream s)
-{
-	return set(pt, d, n * 4, v, 4, s);
-}
-CU_API_TWO(cuMemsetD32Async, _ptsz, (cu_deviceptr d, unsigned v, size_t n, cu_stream s),
-	   (d, v, n, s))

@@ -694,12 +694,6 @@ CUPTI_API(cupti_result, cuptiActivityFlushAll, (uint32_t flags))
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiActivityFlushPeriod, (uint32_t ms))
-{
-	/* The worker delivers full buffers at every tick, which is never later. */
-	return CUPTI_OK;
-}
-
 static cupti_result next_record(uint8_t *buffer, size_t valid, void **record)
 {
 	size_t at = 0, bytes;
@@ -764,16 +758,6 @@ CUPTI_API(cupti_result, cuptiActivitySetAttribute, (uint32_t attr, size_t *bytes
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiActivityGetAttribute, (uint32_t attr, size_t *bytes, void *value))
-{
-	if (attr >= ATTRIBUTES || !bytes || !value)
-		return CUPTI_INVALID_PARAMETER;
-	if (*bytes > sizeof(uint64_t))
-		*bytes = sizeof(uint64_t);
-	memcpy(value, &attributes[attr], *bytes);
-	return CUPTI_OK;
-}
-
 CUPTI_API(cupti_result, cuptiGetTimestamp, (uint64_t * ns))
 {
 	if (!ns)
@@ -798,11 +782,6 @@ CUPTI_API(cupti_result, cuptiGetStreamIdEx,
 	if (!id || !door())
 		return CUPTI_INVALID_PARAMETER;
 	return gpu_door->stream_id(context, stream, per_thread, id) ? 20 : CUPTI_OK;
-}
-
-CUPTI_API(cupti_result, cuptiGetStreamId, (void *context, void *stream, uint32_t *id))
-{
-	return cuptiGetStreamIdEx(context, stream, 0, id);
 }
 
 CUPTI_API(cupti_result, cuptiSubscribe, (cupti_subscriber * out, void *callback, void *user))
@@ -847,17 +826,6 @@ CUPTI_API(cupti_result, cuptiUnsubscribe, (cupti_subscriber s))
 	return rc;
 }
 
-CUPTI_API(cupti_result, cuptiEnableDomain, (uint32_t enable, cupti_subscriber s, int domain))
-{
-	return client_of(s) ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
-}
-
-CUPTI_API(cupti_result, cuptiEnableCallback,
-	  (uint32_t enable, cupti_subscriber s, int domain, uint32_t id))
-{
-	return client_of(s) ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
-}
-
 CUPTI_API(cupti_result, cuptiFinalize, (void))
 {
 	pthread_mutex_lock(&state_lock);
@@ -865,30 +833,6 @@ CUPTI_API(cupti_result, cuptiFinalize, (void))
 		for (uint32_t i = 1; i < KIND_MAX; i++)
 			kind_disable(&clients[c], i);
 	pthread_mutex_unlock(&state_lock);
-	return CUPTI_OK;
-}
-
-CUPTI_API(cupti_result, cuptiGetResultString, (cupti_result rc, const char **text))
-{
-	switch (rc) {
-	case CUPTI_OK:
-		*text = "CUPTI_SUCCESS";
-		break;
-	case CUPTI_INVALID_PARAMETER:
-		*text = "CUPTI_ERROR_INVALID_PARAMETER";
-		break;
-	case CUPTI_MAX_LIMIT:
-		*text = "CUPTI_ERROR_MAX_LIMIT_REACHED";
-		break;
-	case CUPTI_INVALID_KIND:
-		*text = "CUPTI_ERROR_INVALID_KIND";
-		break;
-	case CUPTI_MULTIPLE_SUBSCRIBERS:
-		*text = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
-		break;
-	default:
-		*text = "CUPTI_ERROR_UNKNOWN";
-	}
 	return CUPTI_OK;
 }
 

@@ -3,7 +3,7 @@
 SIM_LIBS := libcuda.so.1 libcupti.so.13 libcupti.so.12 libnccl.so.2 libnvidia-ml.so.1
 SOS += $(SIM_LIBS)
 libcuda.so.1_DIR := lib/sim
-libcuda.so.1_SRCS := sim/gpu.c sim/gpu_clock.c sim/cuda_double.c sim/cuda_graph.c sim/cuda_memory.c sim/cuda_symbols.c
+libcuda.so.1_SRCS := sim/gpu.c sim/gpu_clock.c sim/cuda_double.c sim/cuda_graph.c sim/cuda_memory.c
 libcuda.so.1_LDLIBS := -lpthread
 libcupti.so.13_DIR := lib/sim
 libcupti.so.13_SRCS := sim/cupti_double.c

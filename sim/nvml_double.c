@@ -37,19 +37,13 @@ static const struct {
     {"power_limit_mw", 700000},
     {"temperature_c", 58},
     {"throttle", 0},
-    {"memory_total", 85899345920ull},
-    {"memory_used", 42949672960ull},
     {"util_gpu", 97},
     {"util_memory", 61},
     {"ecc_corrected", 0},
     {"ecc_uncorrected", 0},
-    {"pcie_tx_kbs", 120000},
-    {"pcie_rx_kbs", 480000},
     {"pcie_replay", 0},
     {"pcie_generation", 5},
     {"pcie_width", 16},
-    {"performance_state", 0},
-    {"energy_mj", 0},
     {"xid", 0},
     {"process", 0},
     {"lost", 0},
@@ -167,11 +161,6 @@ NVML_API(nvmlInit_v2, (void))
 	return NVML_OK;
 }
 
-NVML_API(nvmlInitWithFlags, (unsigned flags))
-{
-	return nvmlInit_v2();
-}
-
 NVML_API(nvmlShutdown, (void))
 {
 	nvml_result rc = NVML_OK;
@@ -223,11 +212,6 @@ NVML_API(nvmlSystemGetDriverVersion, (char *out, unsigned bytes))
 	return text(out, bytes, "580.65.06");
 }
 
-NVML_API(nvmlSystemGetNVMLVersion, (char *out, unsigned bytes))
-{
-	return text(out, bytes, "13.580.65.06");
-}
-
 NVML_API(nvmlDeviceGetCount_v2, (unsigned *count))
 {
 	if (!refs)
@@ -252,48 +236,6 @@ static void uuid_of(unsigned index, char *out, size_t bytes)
 {
 	/* The same bytes as cuDeviceGetUuid of the libcuda double. */
 	snprintf(out, bytes, "GPU-53494d47-5055-0000-0000-0000000000%02x", index);
-}
-
-NVML_API(nvmlDeviceGetHandleByUUID, (const char *uuid, nvml_device *out))
-{
-	char mine[NVML_UUID_BYTES];
-
-	if (!refs)
-		return NVML_UNINITIALIZED;
-	for (unsigned i = 0; uuid && out && i < device_count(); i++) {
-		uuid_of(i, mine, sizeof(mine));
-		if (!strcmp(mine, uuid)) {
-			*out = &devices[i];
-			return NVML_OK;
-		}
-	}
-	return uuid && out ? NVML_NOT_FOUND : NVML_INVALID_ARGUMENT;
-}
-
-NVML_API(nvmlDeviceGetHandleByPciBusId_v2, (const char *bus, nvml_device *out))
-{
-	char mine[16];
-
-	if (!refs)
-		return NVML_UNINITIALIZED;
-	for (unsigned i = 0; bus && out && i < device_count(); i++) {
-		snprintf(mine, sizeof(mine), "%02x:00.0", 0x10 + i);
-		if (strstr(bus, mine)) {
-			*out = &devices[i];
-			return NVML_OK;
-		}
-	}
-	return bus && out ? NVML_NOT_FOUND : NVML_INVALID_ARGUMENT;
-}
-
-NVML_API(nvmlDeviceGetIndex, (nvml_device d, unsigned *index))
-{
-	uint64_t any;
-	nvml_result rc = index ? get(d, "throttle", &any) : NVML_INVALID_ARGUMENT;
-
-	if (!rc)
-		*index = d->index;
-	return rc;
 }
 
 NVML_API(nvmlDeviceGetName, (nvml_device d, char *out, unsigned bytes))
@@ -324,20 +266,6 @@ NVML_API(nvmlDeviceGetPciInfo_v3, (nvml_device d, nvml_pci_info *info))
 	return NVML_OK;
 }
 
-NVML_API(nvmlDeviceGetMemoryInfo, (nvml_device d, nvml_memory *m))
-{
-	uint64_t total = 0, used = 0;
-	nvml_result rc = m ? get(d, "memory_total", &total) : NVML_INVALID_ARGUMENT;
-
-	if (rc)
-		return rc;
-	get(d, "memory_used", &used);
-	m->total = total;
-	m->used = used < total ? used : total;
-	m->free = total - m->used;
-	return NVML_OK;
-}
-
 NVML_API(nvmlDeviceGetUtilizationRates, (nvml_device d, nvml_utilization *u))
 {
 	nvml_result rc = u ? get_unsigned(d, "util_gpu", &u->gpu) : NVML_INVALID_ARGUMENT;
@@ -361,21 +289,6 @@ NVML_API(nvmlDeviceGetEnforcedPowerLimit, (nvml_device d, unsigned *mw))
 	return get_unsigned(d, "power_limit_mw", mw);
 }
 
-NVML_API(nvmlDeviceGetPowerManagementLimit, (nvml_device d, unsigned *mw))
-{
-	return get_unsigned(d, "power_limit_mw", mw);
-}
-
-NVML_API(nvmlDeviceGetTotalEnergyConsumption, (nvml_device d, unsigned long long *mj))
-{
-	uint64_t v = 0;
-	nvml_result rc = mj ? get(d, "energy_mj", &v) : NVML_INVALID_ARGUMENT;
-
-	if (!rc)
-		*mj = v;
-	return rc;
-}
-
 NVML_API(nvmlDeviceGetClockInfo, (nvml_device d, int type, unsigned *mhz))
 {
 	return get_unsigned(d, type == NVML_CLOCK_MEM ? "mem_clock_mhz" : "sm_clock_mhz", mhz);
@@ -397,11 +310,6 @@ NVML_API(nvmlDeviceGetCurrentClocksThrottleReasons, (nvml_device d, unsigned lon
 	return rc;
 }
 
-NVML_API(nvmlDeviceGetCurrentClocksEventReasons, (nvml_device d, unsigned long long *reasons))
-{
-	return nvmlDeviceGetCurrentClocksThrottleReasons(d, reasons);
-}
-
 NVML_API(nvmlDeviceGetTotalEccErrors,
 	 (nvml_device d, int type, int counter, unsigned long long *count))
 {
@@ -414,11 +322,6 @@ NVML_API(nvmlDeviceGetTotalEccErrors,
 	if (!rc)
 		*count = v;
 	return rc;
-}
-
-NVML_API(nvmlDeviceGetPcieThroughput, (nvml_device d, int which, unsigned *kbs))
-{
-	return get_unsigned(d, which == NVML_PCIE_TX ? "pcie_tx_kbs" : "pcie_rx_kbs", kbs);
 }
 
 NVML_API(nvmlDeviceGetPcieReplayCounter, (nvml_device d, unsigned *count))
@@ -434,11 +337,6 @@ NVML_API(nvmlDeviceGetCurrPcieLinkGeneration, (nvml_device d, unsigned *generati
 NVML_API(nvmlDeviceGetCurrPcieLinkWidth, (nvml_device d, unsigned *width))
 {
 	return get_unsigned(d, "pcie_width", width);
-}
-
-NVML_API(nvmlDeviceGetPerformanceState, (nvml_device d, unsigned *state))
-{
-	return get_unsigned(d, "performance_state", state);
 }
 
 NVML_API(nvmlDeviceGetComputeRunningProcesses_v3,
