@@ -45,7 +45,7 @@ enum func {
 struct nccl_comm_st {
 	uint32_t magic;
 	unsigned refs;
-	int rank, rank_count, device;
+	int rank, rank_count;
 	cu_context context;
 	struct nccl_peers *peers;
 	uint8_t id[NCCL_PEERS_ID_BYTES];
@@ -121,7 +121,6 @@ static struct {
 	cu_result (*get_current)(cu_context *c);
 	cu_result (*set_current)(cu_context c);
 	cu_result (*retain)(cu_context *c, cu_device dev);
-	cu_result (*get_device)(cu_device *dev);
 	cu_result (*capturing)(cu_stream s, int *status);
 	uint64_t bytes_per_us, latency_ns, jitter_ns;
 } driver = {.once = PTHREAD_ONCE_INIT};
@@ -153,7 +152,6 @@ static void driver_init(void)
 	get("cuCtxGetCurrent", (void **)&driver.get_current, 4000, CU_GPA_DEFAULT, &query);
 	get("cuCtxSetCurrent", (void **)&driver.set_current, 4000, CU_GPA_DEFAULT, &query);
 	get("cuDevicePrimaryCtxRetain", (void **)&driver.retain, 7000, CU_GPA_DEFAULT, &query);
-	get("cuCtxGetDevice", (void **)&driver.get_device, 2000, CU_GPA_DEFAULT, &query);
 	get("cuStreamIsCapturing", (void **)&driver.capturing, 10000, CU_GPA_DEFAULT, &query);
 	driver.bytes_per_us = env_number("SIM_NCCL_MBPS", 120000);
 	driver.latency_ns = env_number("SIM_NCCL_LATENCY_NS", 12000);
@@ -212,7 +210,6 @@ static struct nccl_comm_st *comm_new(int rank, int rank_count)
 		driver.retain(&c->context, 0);
 		driver.set_current(c->context);
 	}
-	driver.get_device(&c->device);
 	return c;
 }
 
@@ -234,7 +231,6 @@ static nccl_result inits_run(struct init_job *jobs, unsigned count)
 			if (!j->comm)
 				return NCCL_SYSTEM_ERROR;
 			j->comm->context = j->parent->context;
-			j->comm->device = j->parent->device;
 			memcpy(j->comm->id, id, sizeof(id));
 		}
 		if (nccl_peers_open(&j->comm->peers, j->comm->id, j->comm->rank,
@@ -430,27 +426,11 @@ NCCL_API(CommRevoke, (nccl_comm c, int flags))
 	return NCCL_OK;
 }
 
-NCCL_API(CommGetAsyncError, (nccl_comm c, nccl_result *error))
-{
-	if (!comm_ok(c) || !error)
-		return NCCL_INVALID_ARGUMENT;
-	*error = NCCL_OK;
-	return NCCL_OK;
-}
-
 NCCL_API(CommCount, (const nccl_comm c, int *count))
 {
 	if (!comm_ok(c) || !count)
 		return NCCL_INVALID_ARGUMENT;
 	*count = c->rank_count;
-	return NCCL_OK;
-}
-
-NCCL_API(CommCuDevice, (const nccl_comm c, int *device))
-{
-	if (!comm_ok(c) || !device)
-		return NCCL_INVALID_ARGUMENT;
-	*device = c->device;
 	return NCCL_OK;
 }
 
@@ -792,172 +772,47 @@ NCCL_API(GroupSimulateEnd, (void *info))
 	return pncclGroupEnd();
 }
 
-NCCL_API(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
-		     nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){.comm = c, .stream = s, .func = F_ALLREDUCE, .type = type, .red = op},
-	    count);
-}
-
-NCCL_API(AllGather,
-	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
-{
-	return submit((struct group_op){.comm = c, .stream = s, .func = F_ALLGATHER, .type = type},
-		      count);
-}
-
-NCCL_API(ReduceScatter, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
-			 nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){
-		.comm = c, .stream = s, .func = F_REDUCESCATTER, .type = type, .red = op},
-	    count);
-}
-
-NCCL_API(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root,
-		     nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){
-		.comm = c, .stream = s, .func = F_BROADCAST, .type = type, .peer = root},
-	    count);
-}
-
-NCCL_API(Bcast, (void *buf, size_t count, unsigned type, int root, nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){
-		.comm = c, .stream = s, .func = F_BROADCAST, .type = type, .peer = root},
-	    count);
-}
-
-NCCL_API(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,
-		  nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){
-		.comm = c, .stream = s, .func = F_REDUCE, .type = type, .red = op, .peer = root},
-	    count);
-}
-
-NCCL_API(AlltoAll,
-	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
-{
-	return submit((struct group_op){.comm = c, .stream = s, .func = F_ALLTOALL, .type = type},
-		      count);
-}
-
-NCCL_API(Gather, (const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
-		  cu_stream s))
-{
-	return submit(
-	    (struct group_op){.comm = c, .stream = s, .func = F_GATHER, .type = type, .peer = root},
-	    count);
-}
-
-NCCL_API(Scatter, (const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
-		   cu_stream s))
-{
-	return submit(
-	    (struct group_op){
-		.comm = c, .stream = s, .func = F_SCATTER, .type = type, .peer = root},
-	    count);
-}
-
-NCCL_API(Send, (const void *send, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){.comm = c, .stream = s, .func = F_SEND, .type = type, .peer = peer},
-	    count);
-}
-
-NCCL_API(Recv, (void *recv, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
-{
-	return submit(
-	    (struct group_op){.comm = c, .stream = s, .func = F_RECV, .type = type, .peer = peer},
-	    count);
-}
-
-/* ---- the rest of the public API ---- */
-
-NCCL_API(RedOpCreatePreMulSum, (int *op, void *scalar, unsigned type, int where, nccl_comm c))
-{
-	if (!op)
-		return NCCL_INVALID_ARGUMENT;
-	*op = 5;
-	return NCCL_OK;
-}
-
-NCCL_API(RedOpDestroy, (int op, nccl_comm c))
-{
-	return NCCL_OK;
-}
-
-NCCL_API(CommRegister, (const nccl_comm c, void *buf, size_t bytes, void **handle))
-{
-	if (handle)
-		*handle = buf;
-	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
-}
-
-NCCL_API(CommDeregister, (const nccl_comm c, void *handle))
-{
-	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
-}
-
-NCCL_API(CommWindowRegister, (nccl_comm c, void *buf, size_t bytes, void **win, int flags))
-{
-	if (win)
-		*win = NULL;
-	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
-}
-
-NCCL_API(CommWindowDeregister, (nccl_comm c, void *win))
-{
-	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
-}
-
-NCCL_API(MemAlloc, (void **p, size_t bytes))
-{
-	*p = malloc(bytes);
-	return *p ? NCCL_OK : NCCL_SYSTEM_ERROR;
-}
-
-NCCL_API(MemFree, (void *p))
-{
-	free(p);
-	return NCCL_OK;
-}
-
-NCCL_EXPORT const char *pncclGetErrorString(nccl_result rc);
-NCCL_EXPORT const char *ncclGetErrorString(nccl_result rc)
-    __attribute__((weak, alias("pncclGetErrorString")));
-const char *pncclGetErrorString(nccl_result rc)
-{
-	static const char *text[] = {"no error",
-				     "unhandled cuda error",
-				     "unhandled system error",
-				     "internal error",
-				     "invalid argument",
-				     "invalid usage",
-				     "remote process exited or there was a network error",
-				     "NCCL operation in progress"};
-
-	return rc >= 0 && rc < 8 ? text[rc] : "unknown result code";
-}
-
-NCCL_EXPORT const char *pncclGetLastError(nccl_comm c);
-NCCL_EXPORT const char *ncclGetLastError(nccl_comm c)
-    __attribute__((weak, alias("pncclGetLastError")));
-const char *pncclGetLastError(nccl_comm c)
-{
-	return "";
-}
-
-NCCL_EXPORT void pncclResetDebugInit(void);
-NCCL_EXPORT void ncclResetDebugInit(void) __attribute__((weak, alias("pncclResetDebugInit")));
-void pncclResetDebugInit(void)
-{
-}
+/* An operation whose arguments are these; fields: of struct group_op. */
+#define NCCL_OP(name, of, params, ...)                                                             \
+	NCCL_API(name, params)                                                                     \
+	{                                                                                          \
+		return submit(                                                                     \
+		    (struct group_op){                                                             \
+			.comm = c, .stream = s, .func = of, .type = type, __VA_ARGS__},            \
+		    count);                                                                        \
+	}
+NCCL_OP(AllReduce, F_ALLREDUCE,
+	(const void *send, void *recv, size_t count, unsigned type, unsigned op, nccl_comm c,
+	 cu_stream s),
+	.red = op)
+NCCL_OP(AllGather, F_ALLGATHER,
+	(const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
+NCCL_OP(ReduceScatter, F_REDUCESCATTER,
+	(const void *send, void *recv, size_t count, unsigned type, unsigned op, nccl_comm c,
+	 cu_stream s),
+	.red = op)
+NCCL_OP(Broadcast, F_BROADCAST,
+	(const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
+	 cu_stream s),
+	.peer = root)
+NCCL_OP(Bcast, F_BROADCAST,
+	(void *buf, size_t count, unsigned type, int root, nccl_comm c, cu_stream s), .peer = root)
+NCCL_OP(Reduce, F_REDUCE,
+	(const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,
+	 nccl_comm c, cu_stream s),
+	.red = op, .peer = root)
+NCCL_OP(AlltoAll, F_ALLTOALL,
+	(const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
+NCCL_OP(Gather, F_GATHER,
+	(const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
+	 cu_stream s),
+	.peer = root)
+NCCL_OP(Scatter, F_SCATTER,
+	(const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
+	 cu_stream s),
+	.peer = root)
+NCCL_OP(Send, F_SEND,
+	(const void *send, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s),
+	.peer = peer)
+NCCL_OP(Recv, F_RECV, (void *recv, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s),
+	.peer = peer)
