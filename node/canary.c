@@ -176,13 +176,6 @@ static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
 	c->total_ns += end_ns - begin_ns;
 }
 
-void canary_note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
-{
-	pthread_mutex_lock(&c->lock);
-	note(c, begin_ns, end_ns);
-	pthread_mutex_unlock(&c->lock);
-}
-
 void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_ns)
 {
 	struct stretch all = {due_ns, woken_ns};

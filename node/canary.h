@@ -26,8 +26,6 @@ void canary_close(struct canary *c); /* NULL is a no-op */
 void canary_run(struct canary *c, bool on);
 /* Whether real-time threads measure stops of the machine. */
 bool canary_is_realtime(const struct canary *c);
-/* Adds a stall, for tests and replay. */
-void canary_note(struct canary *c, uint64_t begin_ns, uint64_t end_ns);
 /* Thread i was late from due to woken. Adds a stall for the time in which all threads were late. */
 void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_ns);
 /* Nanoseconds of [begin, end] during which the machine stood still; 0 for NULL. */

@@ -439,20 +439,6 @@ void request_table_tend(struct request_table *t, uint64_t now_ns)
 
 /* ---- what others read ---- */
 
-const struct request *request_table_find(const struct request_table *t, const char *job,
-					 uint64_t id)
-{
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		uint32_t at = *t->job[i].name && !strcmp(t->job[i].name, job)
-				  ? idmap_get(&t->by_id, key_of(t, i, id))
-				  : IDMAP_NONE;
-
-		if (at != IDMAP_NONE)
-			return &t->request[at];
-	}
-	return NULL;
-}
-
 const struct request *request_table_next(const struct request_table *t, uint32_t *at)
 {
 	while (*at < t->count) {

@@ -102,10 +102,8 @@ void request_table_record(struct request_table *t, uint32_t process, const struc
 /* A few times a second. */
 void request_table_tend(struct request_table *t, uint64_t now_ns);
 
-/* NULL: not known. Valid until the next call. */
-const struct request *request_table_find(const struct request_table *t, const char *job,
-					 uint64_t id);
-/* The next request, open or ended, of any job; NULL: no more. *at: 0 at first. */
+/* The next request, open or ended, of any job; NULL: no more. *at: 0 at first. Valid until the next
+ * call. */
 const struct request *request_table_next(const struct request_table *t, uint32_t *at);
 const char *request_table_job(const struct request_table *t, const struct request *r);
 /* Takes what the job reports in a beat: what is new since the last call. at: below

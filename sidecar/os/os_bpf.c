@@ -644,7 +644,7 @@ uint64_t os_bpf_bytes(const struct os_bpf *b)
 	return sum;
 }
 
-#else /* no BPF at build time */
+#else /* no BPF at build time: bpf stays NULL, for which all but open are no-ops */
 
 int os_bpf_open(struct os_signals *s)
 {
@@ -652,64 +652,24 @@ int os_bpf_open(struct os_signals *s)
 	return -ENOSYS;
 }
 
-void os_bpf_close(struct os_bpf *b)
-{
-}
-
-int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
+__attribute__((used)) static long nothing(void)
 {
 	return 0;
 }
 
-void os_bpf_unwatch(struct os_bpf *b, uint32_t pid)
-{
-}
-
-uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
-{
-	return 0;
-}
-
-void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key)
-{
-}
-
-void os_bpf_adopt(struct os_signals *s)
-{
-}
-
-uint32_t os_bpf_threads(struct os_signals *s)
-{
-	return 0;
-}
-
-enum os_group os_bpf_group(const char *program)
-{
-	return OS_GROUP_ALWAYS;
-}
-
-void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
-{
-}
-
-bool os_bpf_stats(struct os_bpf *b, bool on)
-{
-	return false;
-}
-
-uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max)
-{
-	return 0;
-}
-
-uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out, uint32_t max)
-{
-	return 0;
-}
-
-uint64_t os_bpf_bytes(const struct os_bpf *b)
-{
-	return 0;
-}
+#define NONE(name) __asm__(".globl os_bpf_" #name "\n.set os_bpf_" #name ", nothing")
+NONE(close);
+NONE(watch);
+NONE(unwatch);
+NONE(map);
+NONE(delete);
+NONE(adopt);
+NONE(threads);
+NONE(group);
+NONE(set_group);
+NONE(stats);
+NONE(stack);
+NONE(programs);
+NONE(bytes);
 
 #endif

@@ -981,9 +981,3 @@ void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out)
 	while (os_signals_rank(s, out->ranks))
 		out->ranks++;
 }
-
-uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,
-			     uint32_t max)
-{
-	return os_bpf_programs(s->bpf, out, max);
-}

@@ -42,11 +42,6 @@ struct os_signals_stats {
 	char turned_down[160];	    /* groups of programs detached for their cost; "" none */
 };
 
-struct os_signals_program { /* from BPF run-time statistics, while they are on */
-	char name[32];
-	uint64_t run_count, run_time_ns;
-};
-
 /* 0 also without BPF; -ENOMEM. */
 int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns);
 void os_signals_close(struct os_signals *s); /* NULL is a no-op */
@@ -74,8 +69,5 @@ void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind ki
 void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
 		      double value, const char *subject);
 void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out);
-/* At most max; their number. */
-uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,
-			     uint32_t max);
 
 #endif

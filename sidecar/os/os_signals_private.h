@@ -130,6 +130,11 @@ int os_bpf_open(struct os_signals *s); /* fills stats.why and missing; -errno: o
 void os_bpf_close(struct os_bpf *b);
 int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root);
 void os_bpf_unwatch(struct os_bpf *b, uint32_t pid);
+struct os_signals_program { /* from BPF run-time statistics, while they are on */
+	char name[32];
+	uint64_t run_count, run_time_ns;
+};
+/* At most max; their number. */
 uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out, uint32_t max);
 
 enum os_map {

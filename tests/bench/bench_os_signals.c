@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sidecar/os/os_signals.h"
+#include "sidecar/os/os_signals_private.h"
 
 #ifdef SIDECAR_BPF
 #include <bpf/bpf.h>
@@ -89,14 +89,14 @@ static void phase(struct os_signals *s, const char *title)
 	os_signals_stats(s, &st);
 	reads = st.reads;
 	read_ns = st.read_ns;
-	os_signals_programs(s, before, PROGRAMS);
+	os_bpf_programs(s->bpf, before, PROGRAMS);
 	begin = now_ns();
 	for (uint32_t i = 0; i < SECONDS; i++) {
 		sleep(1);
 		os_signals_read(s, now_ns());
 	}
 	seconds = (double)(now_ns() - begin) * 1e-9;
-	n = os_signals_programs(s, after, PROGRAMS);
+	n = os_bpf_programs(s->bpf, after, PROGRAMS);
 	printf("   %s\n", title);
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t count = after[i].run_count - before[i].run_count;

@@ -85,7 +85,7 @@ static void an_ordinary_thread_says_nothing_of_the_hypervisor(void **state)
 	(void)state;
 	assert_int_equal(canary_open(&c, false), 0);
 	assert_false(canary_is_realtime(c));
-	canary_note(c, now_ns, now_ns + 40 * MS);
+	canary_late(c, 0, now_ns, now_ns + 40 * MS);
 	assert_int_equal(canary_stalled_ns(c, now_ns + 10 * MS, now_ns + 20 * MS), 10 * MS);
 	assert_int_equal(canary_stalled_ns(c, now_ns - 10 * MS, now_ns + 100 * MS), 40 * MS);
 	assert_int_equal(canary_stalled_ns(c, now_ns + 40 * MS, now_ns + 100 * MS), 0);
