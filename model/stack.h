@@ -196,7 +196,6 @@ struct stack_switch_thread {
 	uint64_t begin_ns, end_ns;	      /* equal: no switch was seen yet */
 	uint64_t records;		      /* not folded, and ended */
 	uint64_t folded[STACK_SWITCH_CAUSES]; /* off-CPU intervals */
-	uint64_t folded_ns;
 	uint64_t missed; /* switches that were not recorded: part of begin_ns to end_ns is wrong */
 	uint32_t pid, tid;
 	bool ended; /* the thread has ended */

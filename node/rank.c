@@ -115,8 +115,6 @@ void rank_fresh_id(struct rank *r, uint8_t id[16])
 
 static void count_skip(struct rank_stats *st, uint32_t skip)
 {
-	st->brief += skip == JUDGE_BRIEF;
-	st->gap += skip == JUDGE_GAP;
 	st->incomplete += skip == JUDGE_INCOMPLETE;
 	st->host_stall += skip == JUDGE_HOST_STALL;
 }
@@ -201,10 +199,8 @@ static void add_step(struct rank *r, const struct step *s, uint32_t kernel_count
 	normal_step(r->normal, &ws, used, r->kernels, kernel_count);
 	if (r->on_step)
 		r->on_step(r->arg, r, &ws, used, kernel_count);
-	if (v.drift || judge_growth(r->judge)) {
-		r->stats.drifts++;
+	if (v.drift || judge_growth(r->judge))
 		r->on_drift(r->arg, r, v.drift ? NULL : judge_growth(r->judge));
-	}
 }
 
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
@@ -262,7 +258,6 @@ bool rank_is_still(const struct rank *r, uint64_t now_ns)
 void rank_stall(struct rank *r)
 {
 	r->stalled_ns = rank_still_since(r);
-	r->stats.stalls++;
 }
 
 uint64_t rank_stalled_since(const struct rank *r)

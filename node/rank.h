@@ -34,8 +34,7 @@ struct rank_config {
 void rank_config_default(struct rank_config *c);
 
 struct rank_stats {
-	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief;
-	uint64_t stalls, drifts;
+	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall;
 	uint64_t windows_counted; /* limited by the token buckets */
 	uint64_t last_step_end_ns, last_self_flag_ns;
 	double self_excess; /* of the last flagged step */

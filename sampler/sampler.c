@@ -741,7 +741,6 @@ static void switches_stats(const struct sampler *s, struct sampler_stats *out)
 	out->switch_paced = w.folded[STACK_SWITCH_PACED];
 	out->switch_ring_full = w.folded[STACK_SWITCH_RING_FULL];
 	out->switch_no_room = w.folded[STACK_SWITCH_NO_ROOM];
-	out->switch_folded_ns = w.folded_ns;
 	out->switch_missed = w.missed;
 }
 

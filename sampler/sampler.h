@@ -43,7 +43,7 @@ struct sampler_stats {
 	uint32_t switch_threads; /* threads whose switches are recorded */
 	/* Off-CPU intervals of these threads: with a record, and folded, by cause; total time of
 	 * the folded ones. */
-	uint64_t switch_records, switch_paced, switch_ring_full, switch_no_room, switch_folded_ns;
+	uint64_t switch_records, switch_paced, switch_ring_full, switch_no_room;
 	uint64_t switch_missed;		 /* switches that the kernel did not report to us */
 	uint64_t run_count, run_time_ns; /* of the BPF programs, where the kernel counts it */
 	uint64_t target_count,

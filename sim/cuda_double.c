@@ -216,8 +216,6 @@ CU_API(7000, cuDevicePrimaryCtxRetain, (cu_context * out, cu_device dev))
 	d = &gpu.devices[dev];
 	if (!d->primary)
 		d->primary = gpu_context_new_locked(dev);
-	if (d->primary)
-		d->primary->primary_refs++;
 	*out = d->primary;
 	gpu_unlock();
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;

@@ -109,7 +109,6 @@ struct cu_context_st {
 	uint32_t magic;
 	uint32_t id;
 	int device;
-	int primary_refs;
 	struct cu_stream_st *streams;
 	struct cu_stream_st *legacy;
 	struct gpu_op *legacy_tail; /* blocking streams wait for this */

@@ -1132,7 +1132,6 @@ static void push_host(struct join *j, const union ring_event *e, uint64_t t_ns,
 	p->tid = view->tid;
 	memcpy(p->e.bytes, e->bytes, RING_HOST_SLOT_BYTES);
 	j->host_count++;
-	j->stats.host_events++;
 }
 
 static void push_device(struct join *j, const union ring_event *e, uint64_t begin_ns,

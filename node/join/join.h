@@ -55,7 +55,7 @@ struct join_sink {
 };
 
 struct join_stats {
-	uint64_t host_events, device_events, host_late; /* host_late: began before an earlier one */
+	uint64_t device_events, host_late; /* host_late: began before an earlier one */
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_nodes, copies, resyncs, streams_learned;

@@ -433,8 +433,6 @@ static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 		out.taken_ns[i] = at_most(f->taken_ns[i]);
 	memcpy(out.ns, f->ns, sizeof(out.ns));
 	err = stack_batch_switch(d->batch, &out);
-	for (int i = 0; i < STACK_SWITCH_STATES && !err; i++)
-		t->now.folded_ns += f->ns[i];
 	return err;
 }
 
@@ -512,7 +510,6 @@ static int drain_thread(struct drain *d, struct recorded *t)
 	all->records += t->now.records;
 	for (int i = 0; i < STACK_SWITCH_CAUSES; i++)
 		all->folded[i] += t->now.folded[i];
-	all->folded_ns += t->now.folded_ns;
 	all->missed += t->now.missed;
 	memset(&t->now, 0, sizeof(t->now));
 	t->begin_ns = t->end_ns;

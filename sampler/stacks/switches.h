@@ -47,7 +47,7 @@ bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uin
 
 struct switches_stats {
 	uint32_t threads;
-	uint64_t records, folded[STACK_SWITCH_CAUSES], folded_ns, missed; /* since open */
+	uint64_t records, folded[STACK_SWITCH_CAUSES], missed; /* since open */
 };
 void switches_stats_get(const struct switches *s, struct switches_stats *out);
 

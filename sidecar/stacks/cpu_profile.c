@@ -122,10 +122,8 @@ int cpu_profile_begin(struct cpu_profile *p, const struct cpu_profile_rank *rank
 	p->rank_count = count < LIMIT_NODE_PROCESSES ? count : LIMIT_NODE_PROCESSES;
 	for (uint32_t i = 0; i < p->rank_count; i++)
 		p->rank[i].of = ranks[i];
-	if (p->by_address.count > ADDRESSES / 4 * 3 || p->function_count > FUNCTIONS / 4 * 3) {
-		p->stats.tables_full++;
+	if (p->by_address.count > ADDRESSES / 4 * 3 || p->function_count > FUNCTIONS / 4 * 3)
 		forget_names(p);
-	}
 	p->spent_ns = 0;
 	p->stats.rounds++;
 	return 0;

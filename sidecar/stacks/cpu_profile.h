@@ -32,7 +32,7 @@ struct cpu_profile_rank {
 };
 
 struct cpu_profile_stats {
-	uint64_t rounds, named, unnamed, over_budget, tables_full;
+	uint64_t rounds, named, unnamed, over_budget;
 };
 
 struct cpu_profile; /* opaque */
