@@ -509,7 +509,7 @@ static void leave_out_transient(struct diagnosis_view *v)
 	v->transient_ns = most->excess_ns;
 	most->slow_ns = most->reference_ns;
 	most->slow_count = most->reference_count;
-	most->excess_ns = most->work_ns = most->speed_ns = 0;
+	most->excess_ns = most->work_ns = 0;
 }
 
 static double lost_of(const struct diagnosis_view *v)
