@@ -214,7 +214,11 @@ ok "and leaves the tokens before" gets 200 $NEXT /api/v1/jobs
 # ---- two users of one node ----
 mkdir "$WORK/copy" && cp -r "$BIN" "$B/lib" "$WORK/copy" && chmod -R go+rX "$WORK/copy"
 export SYSOM_SOCKET_PATH=$WORK/sysomd.sock SYSOM_CONTROL_PATH=$WORK/control.sock
-"$BIN/sysomd" --http-listen "" --uplink-url "" --state-dir "$WORK/state" --sampler-mode off >"$WORK/sysomd.log" 2>&1 &
+NODE_HTTP=http://127.0.0.1:$(free_ports 1)/api/v1
+NODE_ADMIN=$(openssl rand -hex 32)
+NODE_READ=$(openssl rand -hex 32)
+(umask 077 && printf 'admin ops %s\nread grafana %s uid=*\n' "$NODE_ADMIN" "$NODE_READ" >"$WORK/node-tokens")
+"$BIN/sysomd" --http-listen "$(sed 's|http://\(.*\)/api/v1|\1|' <<<"$NODE_HTTP")" --http-tokens "$WORK/node-tokens" --uplink-url "" --state-dir "$WORK/state" --sampler-mode off >"$WORK/sysomd.log" 2>&1 &
 NODE=$!
 as() { # uid command...
 	setpriv --reuid "$1" --regid "$1" --clear-groups env HOME=/nonexistent "${@:2}"
@@ -236,6 +240,13 @@ switched() { ask "$1" POST "$2" | jq -r '.changed'; }
 ok "a user does not switch the other's job" is "$(switched 61241 'trace?state=off&job=job61242')" 0
 ok "but the user's own" is "$(switched 61241 'trace?state=off')" 2
 ok "the log says who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
+
+node_trace() { # TOKEN state: the answer's status
+	curl -s -m 5 -o "$WORK/answer" -w '%{http_code}' -H "Authorization: Bearer $1" -X POST "$NODE_HTTP/trace?state=$2"
+}
+ok "a token to read changes nothing on sysomd's port" is "$(node_trace "$NODE_READ" off)" 403
+ok "an admin's is answered, once the processes have changed" is "$(node_trace "$NODE_ADMIN" on)$(jq -r .changed "$WORK/answer")" 2002
+ok "and in the log" stack_wait 5 grep -q 'audit.*who="token ops".*trace on in 2 processes' "$WORK/sysomd.log"
 
 # ---- symbol files, with the node's token ----
 stack_end sysomd $NODE
