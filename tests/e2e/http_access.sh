@@ -246,7 +246,7 @@ node_trace() { # TOKEN state: the answer's status
 }
 ok "a token to read changes nothing on sysomd's port" is "$(node_trace "$NODE_READ" off)" 403
 ok "an admin's is answered, once the processes have changed" is "$(node_trace "$NODE_ADMIN" on)$(jq -r .changed "$WORK/answer")" 2002
-ok "and in the log" stack_wait 5 grep -q 'audit.*who="token ops".*trace on in 2 processes' "$WORK/sysomd.log"
+ok "and in the log" stack_wait 5 grep -q 'audit.*who="token ops".*trace on in 4 processes' "$WORK/sysomd.log"
 
 # ---- symbol files, with the node's token ----
 stack_end sysomd $NODE
