@@ -64,12 +64,15 @@ struct fleet_requests {
 
 void fleet_requests_free(struct fleet_job *job)
 {
-	for (uint32_t i = 0; job->requests && i < GROUPS_MAX; i++)
-		free(job->requests->group[i]);
-	if (job->requests)
-		free(job->requests->recent);
-	free(job->requests);
+	struct fleet_requests *q = job->requests;
+
 	job->requests = NULL;
+	if (!q)
+		return;
+	for (uint32_t i = 0; i < GROUPS_MAX; i++)
+		free(q->group[i]);
+	free(q->recent);
+	free(q);
 }
 
 /* ---- a node's report ---- */
