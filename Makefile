@@ -82,10 +82,15 @@ libs_of = $(foreach u,$(1),$($(u)_LDLIBS))
 needs = $(sort $(1) $(foreach u,$(1),$(if $($(u)_NEEDS),$(call needs,$($(u)_NEEDS)))))
 include $(foreach m,$(MODULES),$(m)/module.mk)
 
+# Objects and archives with BPF differ from those without it.
+BPF_STAMP := $(B)/with$(if $(HAS_BPF),,out)-bpf
+$(BPF_STAMP):
+	@mkdir -p $(@D); rm -f $(@D)/with*-bpf; touch $@
+
 define lib_rule
-$(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS) $(wildcard */*.mk)
+$(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS) $(wildcard */*.mk) $(BPF_STAMP)
 	@mkdir -p $$(@D); rm -f $$@
-	$$(Q)$$(AR) rcs $$@ $$(filter-out %.mk,$$^)
+	$$(Q)$$(AR) rcs $$@ $$(filter %.o,$$^)
 endef
 define prog_rule
 $(1)_SRCS ?= $(3)
@@ -125,7 +130,7 @@ Q := $(if $(V),,@)
 # of the makes below this one: as many jobs as cores, unless the caller said
 J = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-$(B)/obj/%.o: %.c | $(GEN)
+$(B)/obj/%.o: %.c $(BPF_STAMP) | $(GEN)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(OBJ_CFLAGS_$(firstword $(subst /, ,$*))) -MMD -MP -c -o $@ $<
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')

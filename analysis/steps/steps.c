@@ -254,7 +254,8 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 	}
 }
 
-static bool cuts_before(const struct steps *s, const struct steps_item *i)
+/* The rule that cuts before this item; NULL: none. */
+static const struct steps_rule *cuts_before(const struct steps *s, const struct steps_item *i)
 {
 	for (uint32_t k = 0; k < s->pattern.rule_count; k++) {
 		const struct steps_rule *r = &s->pattern.rules[k];
@@ -262,9 +263,9 @@ static bool cuts_before(const struct steps *s, const struct steps_item *i)
 		if (r->kind == RULE_PAUSE ? steps_pauses(i->flags, i->gap_ns, r->a)
 					  : steps_rule_fits(r, s->before_name, s->before_full,
 							    i->name_token, i->full_token))
-			return true;
+			return r;
 	}
-	return false;
+	return NULL;
 }
 
 static void pattern_lost(struct steps *s)
@@ -276,7 +277,11 @@ static void pattern_lost(struct steps *s)
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 	s->detect_at = 0;
 	s->search_ns = s->open_begin_ns;
-	memset(&s->candidate, 0, sizeof(s->candidate));
+	s->search_from = s->launches_seen - s->since_match;
+	/* if the later half has the pattern that is found in all, no further search has to agree */
+	if (!steps_detect_find(s, s->open_first + (s->head - s->open_first) / 2, s->head,
+			       &s->candidate))
+		memset(&s->candidate, 0, sizeof(s->candidate));
 }
 
 /* The begin of a history may lack the pattern that was found in it, because the names of its first
@@ -298,24 +303,65 @@ static void saw_end(struct steps *s, const struct steps_item *symbol)
 		s->last_end_ns = end_ns;
 }
 
+/* Follows another pattern from now on. */
+static void pattern_replace(struct steps *s, const struct steps_pattern *p)
+{
+	if (p->far != s->pattern.far) { /* the new pattern counts other launches */
+		s->since_match = 0;
+		s->before_name = s->before_full = 0;
+	}
+	s->pattern = *p;
+	s->stats.period_ns = p->period_ns;
+	s->early_steps = 0;
+	/* the open step began where the old pattern cut */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
+}
+
+/* At a cut: steps that hold further matches, one after the other, may be several steps each. So the
+ * launches from the first of them on are searched. */
+static void look_for_shorter(struct steps *s, uint64_t seq)
+{
+	struct steps_pattern p;
+
+	if (!s->early) {
+		s->early_steps = 0;
+		s->early_first = seq;
+		return;
+	}
+	s->early = false;
+	if (++s->early_steps < s->early_look)
+		return;
+	s->early_look *= 2;
+	if (steps_detect_find(s, s->early_first, seq, &p) && p.mature &&
+	    p.launches * thresholds.find.longer <= s->pattern.launches)
+		pattern_replace(s, &p);
+}
+
 static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t seq)
 {
+	const struct steps_rule *cut;
+
 	if (!steps_is_symbol(i))
 		return;
 	if (s->pattern.far && !(i->flags & ITEM_RARE)) {
 		saw_end(s, i);
 		return;
 	}
+	cut = cuts_before(s, i);
 	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
 		/* If the recording begins at a cut, a second cut right after it is wrong. */
-		if (cuts_before(s, i))
+		if (cut)
 			s->since_match = 0;
 	}
-	if (seq > s->open_first && s->since_match >= s->pattern.launches_min && cuts_before(s, i)) {
+	if (cut && seq > s->open_first && s->since_match >= s->pattern.launches_min) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
 		s->since_match = 0;
 		s->lock_head = 0;
+		if (!s->pattern.far)
+			look_for_shorter(s, seq);
+	} else if (cut && cut->kind != RULE_PAUSE && s->since_match > STEPS_RULE_EDGE) {
+		s->early = true;
 	}
 	s->since_match++;
 	s->before_name = i->name_token;
@@ -382,13 +428,21 @@ static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)
 	return a->kind == b->kind && a->full == b->full && a->a == b->a && a->b == b->b;
 }
 
+/* Launches since the search began: at the first launch, or where a pattern was lost. */
+static uint64_t searched(const struct steps *s)
+{
+	return s->launches_seen - s->search_from;
+}
+
 static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 {
 	s->pattern = *p;
-	s->locked_at = s->launches_seen;
+	s->locked_after = searched(s);
 	s->lock_head = s->head;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
+	s->early_look = thresholds.count.some;
+	s->early_steps = 0;
 	s->before_name = s->before_full = 0;
 	/* In a first step the first cut may come at once, because what lies before it is no whole
 	 * step. */
@@ -399,13 +453,8 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 /* Searches a period that is too long for the ring among the rare launches. */
 static bool find_far(struct steps *s, struct steps_pattern *p)
 {
-	uint64_t kept = s->head - s->tail, span_ns;
-
-	if (s->config.whole_first || kept < 2 || !steps_detect_find_far(s, p))
-		return false;
-	span_ns = steps_at(s, s->head - 1)->begin_ns - steps_at(s, s->tail)->begin_ns;
-	return span_ns && (double)p->period_ns / (double)span_ns * (double)kept >
-			      (double)(s->items_mask + 1) / NEAR_PERIODS;
+	return !s->config.whole_first && steps_detect_find_far(s, p) &&
+	       p->rare_apart > (s->items_mask + 1) / NEAR_PERIODS;
 }
 
 /* Searches all launches that have no pattern yet. In a long recording each launch may recur more
@@ -428,7 +477,7 @@ static bool find_in_open(struct steps *s, struct steps_pattern *p)
 static void detect(struct steps *s, bool last_chance)
 {
 	struct steps_pattern p;
-	uint64_t next = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
+	uint64_t next = s->search_from + searched(s) * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
 	uint64_t most = s->launches_seen + s->config.launch_max / 4;
 
 	s->detect_at = next < most ? next : most;
@@ -441,19 +490,6 @@ static void detect(struct steps *s, bool last_chance)
 	     s->now_ns - s->search_ns >= s->config.lock_min_ns))
 		pattern_lock(s, &p);
 	s->candidate = p;
-}
-
-/* Follows another pattern from now on. */
-static void pattern_replace(struct steps *s, const struct steps_pattern *p)
-{
-	if (p->far != s->pattern.far) { /* the new pattern counts other launches */
-		s->since_match = 0;
-		s->before_name = s->before_full = 0;
-	}
-	s->pattern = *p;
-	s->stats.period_ns = p->period_ns;
-	/* the open step began where the old pattern cut */
-	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
 
 /* Searches the rare launches, at growing intervals. */
@@ -474,13 +510,13 @@ static void detect_again(struct steps *s)
 	uint64_t first = s->head > size ? s->head - size : 0;
 	struct steps_pattern p;
 
-	s->detect_at = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
+	s->detect_at = s->search_from + searched(s) * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
 	if (!find_far(s, &p) && (s->pattern.far || !steps_detect_find(s, first, s->head, &p)))
 		return;
 	if (pattern_same(&p, &s->pattern) &&
-	    (s->launches_seen > thresholds.count.some * s->locked_at ||
+	    (searched(s) > thresholds.count.some * s->locked_after ||
 	     rule_same(&p.rules[0], &s->pattern.rules[0]))) {
-		s->detect_at = s->launches_seen * 2;
+		s->detect_at = s->search_from + searched(s) * 2;
 		return;
 	}
 	/* Too few periods are stored, so a part of one could be mistaken for the whole. */
@@ -724,8 +760,11 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	if (r->kind == RECORD_STEP_BEGIN)
 		push_mark(s, i, r, mark);
 	if (!s->config.whole_first && steps_is_symbol(i) && note_seen(s, i->name_token)) {
+		struct steps_item *rare = &s->rare[s->rare_head++ % STEPS_RARE_MAX];
+
 		i->flags |= ITEM_RARE;
-		s->rare[s->rare_head++ % STEPS_RARE_MAX] = *i;
+		*rare = *i;
+		rare->first_device = (uint32_t)s->head;
 	}
 	s->head++;
 	if (!s->launches_seen++)

@@ -39,8 +39,6 @@
  * score is low (real steps: 7 and more, layers: up to 6) and it returned no more often than a model
  * has layers, or if it hardly returned. */
 #define PART_LAYERS_MAX 512
-/* A match so soon after a cut is the same cut. */
-#define RULE_EDGE 3
 /* Returns of one witness that are examined. */
 #define RETURNS_MAX 4096
 /* Up to so many numbers are sorted by insertion. */
@@ -51,8 +49,8 @@ enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEA
 struct symbol {
 	uint32_t name, full;
 	uint32_t gap_ns;
+	uint32_t item; /* number of its item, from the first of the history */
 	uint8_t kind, flags;
-	uint64_t begin_ns;
 };
 
 struct slot {
@@ -67,6 +65,8 @@ struct witness {
 };
 
 struct finder {
+	const struct steps_item *items; /* the history: a ring, from item `first` on */
+	uint64_t mask, first;
 	struct symbol *symbols;
 	uint32_t count;
 	uint32_t *next[FEATURE_KINDS];
@@ -127,6 +127,9 @@ size_t steps_detect_scratch_bytes(uint32_t launch_max)
 static void finder_load(struct finder *f, const struct steps_item *items, uint64_t mask,
 			uint64_t first, uint64_t last)
 {
+	f->items = items;
+	f->mask = mask;
+	f->first = first;
 	for (uint64_t q = first; q < last; q++) {
 		const struct steps_item *i = &items[q & mask];
 
@@ -138,9 +141,14 @@ static void finder_load(struct finder *f, const struct steps_item *items, uint64
 		    .gap_ns = i->gap_ns,
 		    .kind = i->kind,
 		    .flags = i->flags,
-		    .begin_ns = i->begin_ns,
+		    .item = (uint32_t)(q - first),
 		};
 	}
+}
+
+static const struct steps_item *item_of(const struct finder *f, uint32_t at)
+{
+	return &f->items[(f->first + f->symbols[at].item) & f->mask];
 }
 
 /* 0: the symbol has no feature of this kind. */
@@ -621,7 +629,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t from = f->places[i - 1], to = f->places[i];
 		/* a match near a place is the same cut */
-		uint32_t edge = RULE_EDGE;
+		uint32_t edge = STEPS_RULE_EDGE;
 		bool cut = false;
 
 		if (to - from > typical * (1 + thresholds.find.near) || to - from < 2 * edge)
@@ -669,7 +677,9 @@ static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 		last = i;
 	}
 	least = m ? u32_nth(f->sorted, m, m / 20) : (uint32_t)p->launches;
-	return least / 5 > RULE_EDGE ? least / 5 : least / 2 < RULE_EDGE ? least / 2 : RULE_EDGE;
+	return least / 5 > STEPS_RULE_EDGE   ? least / 5
+	       : least / 2 < STEPS_RULE_EDGE ? least / 2
+					     : STEPS_RULE_EDGE;
 }
 
 static void pattern_from(struct finder *f, const struct witness *w, bool after,
@@ -681,10 +691,13 @@ static void pattern_from(struct finder *f, const struct witness *w, bool after,
 	for (uint32_t i = 1; i < n; i++)
 		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
 	out->launches = median(f->sorted, m);
-	out->period_ns =
-	    n < 2 ? 0
-		  : (f->symbols[f->returns[n - 1]].begin_ns - f->symbols[f->returns[0]].begin_ns) /
-			(n - 1);
+	if (n > 1) {
+		const struct steps_item *a = item_of(f, f->returns[0]);
+		const struct steps_item *b = item_of(f, f->returns[n - 1]);
+
+		out->period_ns = (b->begin_ns - a->begin_ns) / (n - 1);
+		out->rare_apart = (b->first_device - a->first_device) / (n - 1);
+	}
 	out->rules[out->rule_count++] = rule_of(f, w, after);
 	n = places_of(f, &out->rules[0]);
 	before = usual_name(f, n, 1);

@@ -28,13 +28,14 @@
 /* A rank has 65,536 of them, so keep it small. */
 struct steps_item {
 	uint64_t begin_ns;
-	uint64_t amount;       /* blocks of a LAUNCH, bytes of all others */
-	uint32_t host_ns;      /* duration, the low 32 bits */
-	uint32_t name_token;   /* hash of kind, function and name */
-	uint32_t full_token;   /* hash of the name and grid, block, bytes, stream */
-	uint32_t gap_ns;       /* host time since the item before, without waits for the GPU */
-	uint32_t first_device; /* head of its chain in the pool; STEPS_NONE: none */
-	uint8_t kind;	       /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
+	uint64_t amount;     /* blocks of a LAUNCH, bytes of all others */
+	uint32_t host_ns;    /* duration, the low 32 bits */
+	uint32_t name_token; /* hash of kind, function and name */
+	uint32_t full_token; /* hash of the name and grid, block, bytes, stream */
+	uint32_t gap_ns;     /* host time since the item before, without waits for the GPU */
+	/* head of its chain in the pool; STEPS_NONE: none. In the ring of rare launches: its seq */
+	uint32_t first_device;
+	uint8_t kind; /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
 	uint8_t flags;
 	uint16_t mark; /* STEP_*: slot of its mark; symbols: the high bits of host_ns */
 };
@@ -83,12 +84,15 @@ struct steps_rule {
 	uint32_t a, b;
 };
 #define STEPS_RULES_MAX 4
+/* A match so soon after a cut is the same cut. */
+#define STEPS_RULE_EDGE 3
 struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
 	uint32_t rule_count;   /* 0: no pattern */
 	uint64_t launches;     /* median per step */
 	uint64_t launches_min; /* a match nearer to the last cut is no cut */
 	uint64_t period_ns;
+	uint32_t rare_apart; /* far: items per step, those that are not rare included */
 	bool far; /* found among rare launches: it counts only those and cuts only at those */
 	/* a part of a step: the history holds fewer than three steps, and rule_count is 0 */
 	bool part;
@@ -170,11 +174,17 @@ struct steps {
 	struct step_mark explicit_mark;
 
 	struct steps_pattern pattern;
-	uint64_t detect_at;		   /* launches_seen at which to search a pattern next */
-	uint64_t launches_seen, locked_at; /* launches_seen when the pattern was locked */
-	uint64_t lock_head;		   /* head when locked; 0 once the pattern has cut */
-	uint64_t search_ns;   /* begin of the launches among which a pattern is searched */
-	uint32_t since_match; /* symbols since the last cut */
+	uint64_t detect_at; /* launches_seen at which to search a pattern next */
+	uint64_t launches_seen;
+	uint64_t search_from;  /* launches_seen when the search began */
+	uint64_t locked_after; /* launches from there until the pattern was locked */
+	uint64_t lock_head;    /* head when locked; 0 once the pattern has cut */
+	uint64_t search_ns;    /* begin of the launches among which a pattern is searched */
+	uint32_t since_match;  /* symbols since the last cut */
+	bool early;	       /* the open step has a match before launches_min */
+	uint32_t early_steps;  /* so had that many steps in a row */
+	uint32_t early_look;   /* early_steps at which to search shorter ones */
+	uint64_t early_first;  /* first item of those steps */
 	uint32_t before_name, before_full; /* tokens of the latest followed symbol */
 	struct steps_pattern candidate;	   /* the pattern of the previous search */
 

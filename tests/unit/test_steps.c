@@ -931,9 +931,71 @@ static void steps_that_the_room_holds_twice_are_found_there(void **state)
 	}
 }
 
+/* The number of steps that end in [from_ns, to_ns). */
+static uint32_t ended_in(const struct rig *r, uint64_t from_ns, uint64_t to_ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < r->count; i++)
+		n += r->got[i].end_ns >= from_ns && r->got[i].end_ns < to_ns;
+	return n;
+}
+
+/* A step of 60 ms with a copy, a wait after every third layer, and an optimizer; `more` small kernels after
+ * the second wait. */
+static void small_step(struct rig *r, uint32_t more)
+{
+	struct record copy = {.kind = RECORD_COPY_CALL, .bytes = 1 << 20};
+	struct record sync = {.kind = RECORD_SYNC};
+
+	copy.begin_ns = r->now += 2000000;
+	copy.end_ns = r->now += 10000;
+	steps_push_host(r->s, &copy, NULL);
+	for (uint32_t layer = 0; layer < 9; layer++) {
+		for (uint32_t k = 0; k < 5; k++)
+			launch(r, 10 + 5 * layer + k, 3000, 2000);
+		if (layer % 3)
+			continue;
+		sync.begin_ns = r->now;
+		sync.end_ns = r->now += 19000000;
+		steps_push_host(r->s, &sync, NULL);
+		for (uint32_t i = 0; i < more && layer == 3; i++)
+			launch(r, 100 + i % 5, 3000, 2000);
+	}
+	for (uint32_t k = 0; k < 4; k++)
+		launch(r, 60, 3000, 2000);
+}
+
+/* A job whose compiler gives up has 25 times as many kernels in a step; then it has its code again. Its
+ * first launches and the new kernels, all that is rare, wait for the GPU at even distances: they are a
+ * period of seconds, yet of few launches. */
+static void steps_that_change_are_found_again_soon(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint64_t more_ns, less_ns, end_ns;
+
+	(void)state;
+	for (uint32_t i = 0; i < 160; i++)
+		small_step(r, 0);
+	more_ns = r->now;
+	for (uint32_t i = 0; i < 400; i++)
+		small_step(r, 1200);
+	less_ns = r->now;
+	for (uint32_t i = 0; i < 600; i++)
+		small_step(r, 0);
+	end_ns = r->now;
+	drain(r);
+	assert_true(ended_in(r, 0, more_ns) >= 150);
+	assert_in_range(ended_in(r, more_ns, less_ns), 395, 402);
+	/* the first forty come out in eight pieces; the last two seconds wait for their kernels */
+	assert_in_range(ended_in(r, less_ns, end_ns), 520, 600);
+	rig_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(steps_that_change_are_found_again_soon),
 	    cmocka_unit_test(accounts_an_explicit_step),
 	    cmocka_unit_test(a_step_that_goes_on_begins_where_the_one_before_ended),
 	    cmocka_unit_test(device_latency_begins_with_the_step_if_the_gpu_was_idle),

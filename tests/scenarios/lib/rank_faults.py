@@ -1878,6 +1878,15 @@ def small_kernels(rank, count=300, us=25):
             rank.kernel(f"multi_tensor_apply_kernel<{i % 4}>(float*)", us, (80, 1, 1))
 
 
+def eager(rank, count=1200, us=4):
+    """The compiler gave up: what it had fused are many small kernels now."""
+    names = [f"elementwise_kernel<{x}>(float*, float*)" for x in ("add", "mul", "exp", "where", "sum")]
+    while True:
+        yield
+        for i in range(count):
+            rank.kernel(names[i % len(names)], us, (80, 1, 1))
+
+
 def unfused(rank, count=1000, us=4):
     """The fused optimizer is missing on this rank: each tensor has small kernels of its own."""
     names = [f"vectorized_elementwise_kernel<4, {x}>(float*, float*)" for x in ("add", "mul", "addcmul", "sqrt", "div")]
