@@ -34,6 +34,9 @@ enum stack_frame_flags {
 	STACK_FRAME_SHIM = 8,	 /* an interpreter's entry that Python frames could not replace */
 };
 
+/* The name of a Python function whose own could not be read. */
+#define STACK_NO_NAME "?"
+
 struct stack_frame {
 	uint8_t kind;  /* enum stack_frame_kind */
 	uint8_t flags; /* enum stack_frame_flags */

@@ -172,12 +172,15 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 #define INFORMATIVE_MOST 3
 static int informative(const struct stack_batch *b, const struct stack_frame *f)
 {
+	if (f->kind == STACK_FRAME_PYTHON && !strcmp(stack_batch_text(b, f->object), STACK_NO_NAME))
+		return 0;
 	if (f->kind == STACK_FRAME_PYTHON)
 		return is_stdlib(b, f) ? 2 : INFORMATIVE_MOST;
 	return is_c_runtime(b, f) ? 0 : 1;
 }
 
-/* The most informative function, innermost first; "" if all are of the C runtime. */
+/* The most informative function, innermost first; "" if all are of the C runtime or
+ * without a name. */
 static const char *function_of(struct maker *m, const struct stack *st)
 {
 	uint32_t best = st->count;

@@ -190,7 +190,7 @@ static void python_frames(struct stack_build *b, const struct sampler_stack *hea
 		if (!process->names || python_names_find(process->names, NULL, &from[i], &name) ||
 		    is_reused(&from[i], i + 1 == head->count, name.function)) {
 			b->unnamed++;
-			to->object = b->batch ? string_of(b, "?") : 0;
+			to->object = b->batch ? string_of(b, STACK_NO_NAME) : 0;
 			continue;
 		}
 		if (b->batch) {

@@ -246,6 +246,27 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 	excerpt_drop(p);
 }
 
+/* What was sampled in a function whose name could not be read is its caller's. */
+static void a_function_without_a_name_gives_none(void **state)
+{
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_PYTHON}, {.kind = STACK_FRAME_PYTHON}};
+	struct excerpt *p;
+	struct made m;
+	uint32_t work;
+
+	make(&m, MAIN);
+	f[0].object = text(&m.w.stacks, STACK_NO_NAME);
+	f[1].object = text(&m.w.stacks, "augment");
+	f[1].file = text(&m.w.stacks, "/job/train.py");
+	assert_int_equal(stack_batch_stack(&m.w.stacks, f, 2, 0, STACK_END_ROOT, &work), 0);
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+		on(&m, MAIN, t, 4 * MS, work);
+	p = excerpt_of(&m);
+	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") == 58);
+	excerpt_drop(p);
+}
+
 /* autograd's thread launches, and sleeps until main has read its batch and calls it. */
 static void a_launching_thread_that_waits_for_another_is_followed(void **state)
 {
@@ -983,6 +1004,7 @@ int main(void)
 	    cmocka_unit_test(what_nobody_saw_is_unobserved),
 	    cmocka_unit_test(steps_without_all_their_records_are_in_no_account),
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
+	    cmocka_unit_test(a_function_without_a_name_gives_none),
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
 	    cmocka_unit_test(a_wait_is_for_what_its_waker_waited_for),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
