@@ -541,3 +541,13 @@ bool stack_batch_valid(const struct stack_batch *b)
 			return false;
 	return true;
 }
+
+bool stack_frame_is_nameless(const struct stack_batch *b, const struct stack_frame *f)
+{
+	const char *name;
+
+	if (f->kind != STACK_FRAME_PYTHON)
+		return false;
+	name = stack_batch_text(b, f->object);
+	return !*name || !strcmp(name, STACK_NO_NAME);
+}

@@ -600,9 +600,10 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 	if ((mine <= base && larger <= 0) ||
 	    extra < fmax(thresholds.excess.least * whole, work_by_chance(v)))
 		return;
-	/* A window of few steps may contain kernels of neighbouring steps, so the steps' own count
-	 * decides. */
-	if (larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	/* Without a ledger the kernels are the window's, and those of neighbouring steps may be among
+	 * them, so the median step's own count decides. */
+	if (!v->out->by_ledger && larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 &&
+	    v->base[FIGURE_KERNELS] >= 0 &&
 	    v->mine[FIGURE_KERNELS] < (1 + thresholds.same.work) * v->base[FIGURE_KERNELS])
 		return;
 	c = diagnosis_add(v,
@@ -614,7 +615,7 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		return;
 	}
 	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
-		 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
+		 v->past ? "before" : "on the peers");
 	snprintf(c->because, sizeof(c->because), "more of the same kernels are launched: %.200s",
 		 c->text);
 }

@@ -586,6 +586,8 @@ static void add_sample(struct excerpt *p, const struct window *w, const struct t
 
 		if (i && is_interrupt_entry(b, f))
 			break;
+		if (stack_frame_is_nameless(b, f))
+			continue;
 		e = find(p, functions, kind_of(f), frame_name(w, names, st->first + i, room));
 		if (!e)
 			continue;

@@ -172,7 +172,7 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 #define INFORMATIVE_MOST 3
 static int informative(const struct stack_batch *b, const struct stack_frame *f)
 {
-	if (f->kind == STACK_FRAME_PYTHON && !strcmp(stack_batch_text(b, f->object), STACK_NO_NAME))
+	if (stack_frame_is_nameless(b, f))
 		return 0;
 	if (f->kind == STACK_FRAME_PYTHON)
 		return is_stdlib(b, f) ? 2 : INFORMATIVE_MOST;

@@ -469,6 +469,21 @@ static void more_work_in_a_few_steps_of_uneven_work_is_chance(void **unused)
 	}
 }
 
+/* Every fourth step has more micro-batches: the median step launches as many kernels as before. */
+static void more_launches_in_some_steps_are_more_work(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	w.kernels = w.kernels_before = 40;
+	both(&w, LEDGER_COMPUTE, 0, "attention<<<8,1,1, 256,1,1>>>", 20, 25, 16, 20);
+	both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 2, 4, 0, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_IMBALANCE_INPUT);
+	assert_non_null(strstr(out.summary, "50 compute kernels per step, 46 before"));
+	end(&w);
+}
+
 /* In fewer threads, and slower: no more work is done. */
 static void smaller_launches_that_take_longer_are_a_variant(void **unused)
 {
@@ -975,6 +990,7 @@ int main(void)
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
+	    cmocka_unit_test(more_launches_in_some_steps_are_more_work),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(rows_of_the_reference_are_not_crowded_out),

@@ -264,6 +264,8 @@ static void a_function_without_a_name_gives_none(void **state)
 		on(&m, MAIN, t, 4 * MS, work);
 	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") == 58);
+	for (uint32_t i = 0; i < p->slow.rank.function_count; i++)
+		assert_string_not_equal(p->slow.rank.function[i].name, STACK_NO_NAME);
 	excerpt_drop(p);
 }
 
