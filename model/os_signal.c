@@ -24,7 +24,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_RUN_WAIT_THREAD] = {"run_wait_thread", "ms/s", 5, 20, false, true,
 				   "thread %s waited %v for a CPU"},
     [OS_SIGNAL_CPU_HOG] = {"cpu_hog", "ms/s", 5, 20, false, false,
-			   "%s ran while its threads waited for the CPU: %v"},
+			   "%s held a CPU that the rank's threads waited for: %v"},
     [OS_SIGNAL_MIGRATIONS] = {"migrations", "1/s", 100, 200, true, false,
 			      "moves of its threads to another CPU: %v"},
     [OS_SIGNAL_NODE_MIGRATIONS] = {"node_migrations", "1/s", 1, 10, false, false,

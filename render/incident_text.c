@@ -198,10 +198,10 @@ static void print_span(FILE *to, const json_t *step)
 			      jsonget_number(step, "span_usual_ms"));
 	if (!*function)
 		return;
-	fprintf(to, "            in %s: %s", term_safe(function, 80),
+	fprintf(to, "            the host was in %s for %s", term_safe(function, 80),
 		term_ms(jsonget_number(step, "function_ms")));
 	if (blocked > 0)
-		fprintf(to, ", of which blocked %s", term_ms(blocked));
+		fprintf(to, ", blocked for %s of it", term_ms(blocked));
 	fprintf(to, " (%s sample%s)\n", term_count(samples), samples == 1 ? "" : "s");
 }
 
@@ -231,8 +231,8 @@ static void print_slow_step(FILE *to, const json_t *in)
 		const char *holder = jsonget_text(b, "gil_holder");
 		double wait = jsonget_number(b, "gil_wait_ms");
 
-		fprintf(to, "            GPU idle %s after %s", term_ms(jsonget_number(b, "ms")),
-			term_ms(jsonget_number(b, "offset_ms")));
+		fprintf(to, "            the GPU idled for %s, from %s into the step",
+			term_ms(jsonget_number(b, "ms")), term_ms(jsonget_number(b, "offset_ms")));
 		if (wait > 0)
 			fprintf(to, "; waiting for the GIL %s", term_ms(wait));
 		if (*holder)

@@ -90,8 +90,8 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, bool c
 		char text[600];
 
 		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
-			 *layer ? ": " : "", incident_verdict_line(v), effect_ms > 0 ? " (" : "",
-			 effect_ms > 0 ? term_ms(effect_ms) : "",
+			 *layer ? ": " : "", incident_verdict_line(v),
+			 effect_ms > 0 ? " (costs " : "", effect_ms > 0 ? term_ms(effect_ms) : "",
 			 effect_ms > 0 ? " per step)" : "");
 		term_wrap(to, LABEL_COLUMNS, i ? "" : label, text, columns);
 	}

@@ -28,7 +28,8 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 			escape_around(to, "<span class=\"layer\">", layer, "</span> ");
 		escape_html(to, incident_verdict_line(v));
 		if (effect_ms > 0)
-			fprintf(to, " <span class=\"dim\">%s per step</span>", term_ms(effect_ms));
+			fprintf(to, " <span class=\"dim\">costs %s per step</span>",
+				term_ms(effect_ms));
 		fputs("</li>\n", to);
 	}
 	fputs("</ul>\n", to);
@@ -52,13 +53,15 @@ static void put_account(void *arg, const char *name, struct incident_ledger_figu
 	double share = t->whole > 0 ? f.excess / t->whole : 0;
 	double width = share > 1 ? 1 : share > 0 ? share : 0;
 	int digits = t->whole >= 1000 ? 0 : 2;
+	char percent[16] = "";
 
+	if (t->whole > 0)
+		snprintf(percent, sizeof(percent), "%.0f %%", 100 * share);
 	escape_around(t->to, "<tr><td class=\"t\">", name, "</td>");
 	fprintf(t->to,
 		"<td>%.*f</td><td>%.*f</td><td>%+.*f</td><td>%s"
 		"<span class=\"bar\" style=\"width:%.1f%%\"></span></td></tr>\n",
-		digits, f.usual, digits, f.slow, digits, f.excess,
-		t->whole > 0 ? term_percent(share) : "", width * 100);
+		digits, f.usual, digits, f.slow, digits, f.excess, percent, width * 100);
 }
 
 static void put_means(FILE *to, const json_t *l, bool own, bool hang)

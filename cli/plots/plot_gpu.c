@@ -80,9 +80,8 @@ void plots_where(FILE *to, const json_t *in, const struct trace_model *m)
 		put_node(to, in, m, m->ranks[i].who.node);
 	}
 	if (nodes)
-		fputs("</div>\n<p class=\"dim\">Red: to blame. Grey: other ranks whose windows "
-		      "came. A NIC "
-		      "is known where the job chose one for NCCL.</p>\n</section>\n",
+		fputs("</div>\n<p class=\"dim\">Red: to blame. Grey: other ranks with windows. "
+		      "A NIC is shown if the job chose one for NCCL.</p>\n</section>\n",
 		      to);
 }
 

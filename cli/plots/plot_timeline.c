@@ -334,7 +334,8 @@ void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_ra
 	fprintf(
 	    to,
 	    "<section id=\"timeline\">\n<h2>A slow step in detail</h2>\n<p class=\"dim\">Launch "
-	    "thread and GPU of the median slow step%s%s.</p>\n",
+	    "thread and GPU of the median slow step%s%s. The vertical line is the "
+	    "step's end.</p>\n",
 	    !healthy ? "; no healthy step's records are at hand" : ", above ",
 	    !healthy	       ? ""
 	    : other == culprit ? "the median healthy step of the same rank"

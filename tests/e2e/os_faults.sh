@@ -43,7 +43,7 @@ steps_more 20
 hog 1 3600 &
 HOG=$!
 # A busy machine may make incidents of its own: the fault's is the one that knows of the hog.
-says="os-hog (pid $HOG) ran while its threads waited for the CPU"
+says="os-hog (pid $HOG) held a CPU that the rank's threads waited for"
 ID=none
 named() {
 	local id
@@ -68,4 +68,4 @@ ok "the JSON form has the signal, raised" jq -e --arg who "os-hog (pid $HOG)" \
 ok "and the totals, also those that are as usual" jq -e \
 	'[.signals[].name] | contains(["run_wait", "page_faults", "io_wait"])' "$WORK/show.json"
 "$BIN/sysom" report "$ID" -o "$WORK/report.html" >"$WORK/report.log"
-ok "the HTML report has them" grep -q "os-hog (pid $HOG) ran while" "$WORK/report.html"
+ok "the HTML report has them" grep -q "os-hog (pid $HOG) held a CPU" "$WORK/report.html"
