@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tls.sh - mutual TLS between node and aggregator: a node speaks only for itself, bad certificates are
-# refused with a reason on both sides, and certificates are rotated under load without losing a window.
+# tls.sh - mutual TLS between node and aggregator: a node speaks only for itself; bad certificates are
+# refused with a reason on both sides, the job beside them ends with its own status and its windows arrive
+# later; certificates are rotated under load. No window is lost.
 # needs: command:openssl
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
@@ -22,6 +23,51 @@ both_say() { # reason aggregator-text node-text: the counter, and both logs
 	stack_wait 20 said aggregator "$2" && stack_wait 20 said sysomd "$3" &&
 		[ "$(metric "tls_refused_total{reason=\"$1\"}")" -ge 1 ]
 }
+# ---- a job beside it all, and its windows ----
+captured=0
+capture() { # windows: of the last 300 ms of rank 0, one a turn
+	local got
+	for _ in $(seq "$1"); do
+		got=$(curl -sf --unix-socket "$SYSOM_CONTROL_PATH" -X POST \
+			"http://sysomd/api/v1/capture?rank=0&seconds=0.3" | jq .windows)
+		captured=$((captured + ${got:-0}))
+		sleep 0.6
+	done
+}
+job_begins() { # its own exit status is 7
+	"$BIN/sysom" run --job beside -- sh -c '"$0" --ranks 2 --seconds 3600; exit 7' "$BIN/simjob" >>"$WORK/job.log" 2>&1 &
+	job=$!
+	ok "$1: a job's steps flow" stack_wait 60 steps_are 4
+}
+job_ends() {
+	kill -USR1 "$(children $job)"
+	wait $job
+	ok "$1: the job ends with its own status" is $? 7
+	stack_wait 20 attached 0
+}
+waiting() { [ "$(find "$STACK_DIR/state/spool" -name '*.msg' | wc -l)" -ge "$1" ]; }
+keeps_two() { # text: two more windows wait on the disk, and stay there when the job has ended
+	capture 2
+	job_ends "$1"
+	ok "$1: its windows wait on the disk" stack_wait 20 waiting 2
+}
+drained() { [ "$(node_metric sysom_spool_bytes)" = 0 ] && ! waiting 1; }
+stored() { # windows of this node in the store
+	python3 -c 'import sqlite3, sys
+print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT COUNT(*) FROM windows WHERE node=?", ("n1",)).fetchone()[0])' "$STACK_DIR/store/store.db"
+}
+acked() { sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$STACK_DIR"/{sysomd,earlier}.log 2>/dev/null | sort -u | wc -l; }
+nothing_lost() { # text
+	ok "$1: the spool drains" stack_wait 30 drained
+	local here
+	here=$(stored)
+	echo "# captured=$captured acked=$(acked) stored=$here"
+	ok "$1: every window is stored" test "$here" -ge "$captured"
+	ok "$1: as many as were acknowledged" is "$(acked)" "$here"
+	ok "$1: none was dropped, none rejected" is \
+		"$(node_metric sysom_uplink_windows_dropped_total) $(node_metric sysom_uplink_windows_rejected_total)" "0 0"
+}
+
 connected() { [ "$(node_metric sysom_uplink_connected)" = 1 ]; }
 disconnected() { [ "$(node_metric sysom_uplink_connected)" = 0 ]; }
 refuses_to_start() { # daemon text flags...
@@ -90,11 +136,7 @@ ok "a client without TLS is refused" eval '! timeout 5 "$CLIENT" beat "tcp://127
 ok "and the log says why" said aggregator "it speaks plain TCP"
 
 # ---- rotation under load ----
-"$BIN/sysom" run --job rotate -- "$BIN/simjob" --ranks 2 --seconds 3600 >"$WORK/job.log" 2>&1 &
-job=$!
-flows() { [ "$(node_api status '[.ranks[].steps] | min')" -gt 3 ]; }
-ok "steps flow" stack_wait 60 flows
-captured=0
+job_begins rotation
 for turn in $(seq 12); do
 	case $turn in
 	3) pki_issue "$P/a" n1 clientAuth && put "$P/a/n1.crt" "$WORK/node.crt" ;; # its key is not there yet
@@ -102,33 +144,24 @@ for turn in $(seq 12); do
 	7) pki_issue "$P/a" localhost serverAuth && install_as server localhost ;;
 	9) pki_crl "$P/a" && put "$P/a/ca.crl" "$WORK/ca.crl" ;;
 	esac
-	got=$(curl -sf --unix-socket "$SYSOM_CONTROL_PATH" -X POST \
-		"http://sysomd/api/v1/capture?rank=0&seconds=0.3" | jq .windows)
-	captured=$((captured + ${got:-0}))
-	sleep 0.6
+	capture 1
 done
-drained() { [ "$(node_metric sysom_spool_bytes)" = 0 ]; }
-ok "the spool drains" stack_wait 30 drained
-acked=$(sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$STACK_DIR/sysomd.log" | sort -u | wc -l)
-stored=$(python3 -c 'import sqlite3, sys
-print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT COUNT(*) FROM windows WHERE node=?", ("n1",)).fetchone()[0])' "$STACK_DIR/store/store.db")
-echo "# captured=$captured sent=$(node_metric sysom_uplink_windows_sent_total) acked=$acked stored=$stored" \
-	"dropped=$(node_metric sysom_uplink_windows_dropped_total) handshakes=$(metric tls_handshakes_total)"
+nothing_lost rotation
 ok "windows were sent" test "$captured" -ge 10
-ok "every window that was acknowledged is stored" is "$acked" "$stored"
-ok "and none was dropped" is "$(node_metric sysom_uplink_windows_dropped_total)" 0
 ok "half a rotation changes nothing, with a line in the log" said sysomd "the files read before stay in use"
 ok "the node connected again with its new certificate" test "$(metric tls_handshakes_total)" -ge 3
 ok "the aggregator took its new one" test "$(metric 'tls_loads_total{outcome="ok"}')" -ge 2
-kill -USR1 $job 2>/dev/null
-wait $job
+job_ends rotation
 
 # ---- bad certificates, one after the other; between them the good one ----
 refused() { # text certificate authority reason aggregator-text node-text
+	job_begins "$1"
 	install_as node "$2" "$3"
 	ok "$1: refused with the reason on both sides" both_say "$4" "$5" "$6"
+	keeps_two "$1"
 	install_as node n1
-	ok "then a good one lets it in again" stack_wait 30 connected
+	ok "$1: a good one lets it in again" stack_wait 30 connected
+	nothing_lost "$1"
 }
 # Of its own files the node loads whatever fits together; the aggregator judges.
 for dir in a b; do mkdir -p "$P/bad-$dir" && cp -r "$P/$dir/." "$P/bad-$dir/"; done
@@ -148,21 +181,27 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 refused "self-signed" n1 self self_signed "is self-signed" "it does not know the authority"
 
 # ---- revoked, while it is connected ----
+job_begins revoked
 pki_revoke "$P/a" n1
 put "$P/a/ca.crl" "$WORK/ca.crl"
 ok "revoked: the connection that is there ends" both_say revoked 'the certificate of "n1" is revoked' \
 	"our certificate is revoked"
+keeps_two revoked
 pki_issue "$P/a" n1 clientAuth
 install_as node n1
-ok "a new certificate lets it in again" stack_wait 30 connected
+ok "revoked: a new certificate lets it in again" stack_wait 30 connected
+nothing_lost revoked
 
 # ---- the aggregator's certificate ----
+job_begins "another name"
 pki_issue "$P/a" elsewhere serverAuth
 install_as server elsewhere
 stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
 ok "an aggregator of another name is refused" stack_wait 20 said sysomd 'is of "elsewhere", not of "localhost"'
+keeps_two "another name"
 install_as server localhost
 ok "until it has its own again" stack_wait 30 connected
+nothing_lost "another name"
 
 # ---- a node whose clock is ten minutes behind ----
 FAKE=$(ls /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null | head -n 1)
@@ -172,16 +211,19 @@ if [ -n "$FAKE" ]; then
 	stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
 	STACK_SYSOMD_FLAGS="--tls-cert $WORK/node.crt --tls-key $WORK/node.key --tls-ca $WORK/ca.crt --node-name n1 --sampler-mode off"
 	pki_issue "$P/a" n1 clientAuth "-1 minute" && install_as node n1
-	: >"$STACK_DIR/sysomd.log"
+	mv "$STACK_DIR/sysomd.log" "$STACK_DIR/earlier.log"
 	LD_PRELOAD=$FAKE FAKETIME=-10m DONT_FAKE_MONOTONIC=1 FAKETIME_DONT_FAKE_MONOTONIC=1 stack_sysomd
 	ok "it says of its own certificate that peers refuse it, and what its clock says" stack_wait 20 said sysomd \
 		"peers will refuse it; this machine's clock says"
 	ok "and of the aggregator's that the clocks differ" stack_wait 20 eval \
 		'grep -q "the certificate of .localhost. is valid from .*; this machine.s clock says .*: compare the clocks" "$STACK_DIR/sysomd.log"'
 	ok "and is not connected" disconnected
+	job_begins "ten minutes behind"
+	keeps_two "ten minutes behind"
 	stack_end sysomd "$STACK_SYSOMD_PID"
 	stack_sysomd
 	ok "with the right time it is" stack_wait 30 connected
+	nothing_lost "ten minutes behind"
 else
 	skip "a node whose clock is ten minutes behind" "needs command:faketime"
 fi
