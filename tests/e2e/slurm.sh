@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # slurm.sh - Slurm's daemons on this host: a job with --sysom ends with its verdict in its own output;
-# whatever of sysom is missing, the job's output and status are what they are without it.
+# whatever of sysom is missing, the job's output and status are what they are without it. What users type,
+# the plugin's arguments and the verdict's form are those of deploy/README.md.
 . "$(dirname "$0")/lib.sh"
 for need in command:slurmctld command:slurmd command:munged command:srun "file:$B/lib/slurm/spank_sysom.so" root; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "jobs of Slurm" "needs $need"; finish; exit; }
 done
 read -r -a ports <<<"$(free_ports 2)"
-S=$WORK/slurm HOST=$(hostname -s)
+S=$WORK/slurm HOST=$(hostname -s) NODE=$(hostname)
 export SLURM_CONF=$S/slurm.conf
 mkdir -p "$S/state" "$S/spool" "$WORK/home"
 chmod 755 "$WORK" "$S"
@@ -55,11 +56,26 @@ slurm_up() {
 	stack_wait 20 eval "sinfo -h -o %T | grep -qx idle"
 }
 user() { (cd "$WORK/home" && exec env -u TMPDIR setpriv --reuid games --regid games --clear-groups "$@"); }
+section() { sed -n '/^## In Slurm/,/^## P/p' deploy/README.md; }
+# "sbatch --sysom train.sh   # or srun --sysom, salloc --sysom"
+IFS='#,' read -r SBATCH SRUN SALLOC <<<"$(section | sed -n 's/^    \(sbatch .*[^ ]\)  *# or /\1#/p')"
 batch() { # name script... : as a user; its output is $WORK/home/NAME.out. The job's exit status
 	local name=$1
 	shift
-	printf '#!/bin/sh\n%s\n' "$*" >"$WORK/$name.sh"
-	user sbatch --wait --sysom -J "$name" -n 8 -o "$name.out" "$WORK/$name.sh" >"$WORK/$name.log" 2>&1
+	printf '#!/bin/sh\n#SBATCH -J %s -n 8 -o %s.out\n%s\n' "$name" "$name" "$*" >"$WORK/home/${SBATCH##* }"
+	# shellcheck disable=SC2086 # words are meant
+	user env SBATCH_WAIT=1 ${with-$SBATCH} >"$WORK/$name.log" 2>&1
+}
+verdict_lines() { # the lines of README.md's verdict as patterns: numbers, the node and the id are others
+	section | sed -nE 's/^    (sysom: )/\1/p' | sed -E 's/ show [0-9a-f]+$/ show ID/; s/ node [a-z0-9]+$/ node HOST/
+		s/[][+().*#]/\\&/g; s/[0-9]+(\\\.[0-9]+)?/[0-9.]+/g; s/ ID$/ [0-9a-f]{8}/; s/.*/^&$/' | sed "s/HOST/$NODE/"
+}
+reads_like_readme() { # name: its output ends with these lines
+	local lines
+	lines=$(verdict_lines)
+	paste -d '\n' <(tail -n "$(wc -l <<<"$lines")" "$WORK/home/$1.out") - <<<"$lines" | while read -r got && read -r wanted; do
+		grep -qE -- "$wanted" <<<"$got" || { echo "# \"$got\" is not like \"$wanted\""; exit 1; }
+	done
 }
 out_has() { # name pattern...
 	local name=$1 pattern
@@ -80,7 +96,8 @@ plugin "url=$SYSOM_URL"
 ok "Slurm's too" slurm_up
 
 # ---- a batch script with eight tasks ----
-batch llama "srun $BIN/simjob --ranks 8 --seconds 30 --seed 7 --join $WORK/home/join $FAULT; echo script ends" &
+ok "the manual says how a job is submitted" is "${SBATCH% *} ${SRUN# }${SALLOC}" "sbatch --sysom srun --sysom salloc --sysom"
+batch llama "echo job \$SLURM_JOB_ID; echo nodes \$(scontrol show hostnames | xargs); srun $BIN/simjob --ranks 8 --seconds 30 --seed 7 --join $WORK/home/join $FAULT; echo script ends" &
 job=$!
 ok "its ranks attach by Slurm's names" stack_wait 20 eval '[ "$(node_api status "[.ranks[]|select(.job|test(\"^llama#[0-9]+[.]0@5\$\"))]|length")" = 8 ]'
 wait $job
@@ -89,12 +106,28 @@ ok "its output ends with the verdict: rank, layer, cause" out_has llama "^sysom:
 	"rank 3" "layer cpu, cause cpu-sleep" "^sysom:   to do:"
 ok "behind what the script wrote" eval 'out_has llama "script ends" && tail -n 1 "$WORK/home/llama.out" | grep -q "^sysom:   more: sysom show"'
 ok "once" is "$(verdicts llama)" 1
+ok "as the manual shows it" reads_like_readme llama
+ID=$(sed -n 's/^job //p' "$WORK/home/llama.out")
+incident() { api "incidents?job=llama%23$ID" '[.incidents[] | select(.symptom != "transient")] | if length == 1 then .[0] else {} end | '"$1"; }
+ok "the incident has job, id and step by Slurm's names" is "$(incident .job)" "llama#$ID.0@5"
+ok "and Slurm's nodes" is "$(incident '.nodes | map(split(".")[0]) | join(" ")')" "$(sed -n 's/^nodes //p' "$WORK/home/llama.out")"
+ok "the verdict has its node, training step and id" out_has llama "confidence [0-9]*%, node $(incident '.nodes | join(" ")')\$" \
+	"^sysom:   from step $(incident .first_step) on:" "^sysom:   more: sysom show $(incident .id)\$"
+SLURM_JOB_ID=$ID SLURM_JOB_NAME=llama SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST="gpu[1-3]" \
+	user "$BIN/sysom" verdict >"$WORK/home/unseen.out" 2>&1
+ok "it names the nodes of a job of which some were not seen" out_has unseen "^sysom: only 1 of 3 nodes were seen (gpu\[1-3\])"
 
 # ---- srun by hand ----
 rm -f "$WORK/home/join"
-user srun --sysom -J hand -n 4 "$BIN/simjob" --ranks 4 --seconds 12 --join join >"$WORK/home/hand.out" 2>"$WORK/hand.err"
+# shellcheck disable=SC2086 # words are meant
+user $SRUN -J hand -n 4 "$BIN/simjob" --ranks 4 --seconds 12 --join join >"$WORK/home/hand.out" 2>"$WORK/hand.err"
 ok "an interactive job ends well" is $? 0
 ok "and its terminal has the verdict" out_has hand "^sysom: job hand#[0-9]*[.]0@5, 4 ranks on 1 node.*nothing was slow"
+rm -f "$WORK/home/join"
+# shellcheck disable=SC2086
+user $SALLOC -J taken -n 2 srun "$BIN/simjob" --ranks 2 --seconds 8 --join join >"$WORK/home/taken.out" 2>"$WORK/taken.err"
+ok "a step of an allocation ends well" is $? 0
+ok "and its terminal has the verdict" out_has taken "^sysom: job taken#[0-9]*[.]0@5, 2 ranks on 1 node.*nothing was slow"
 user srun --sysom=maybe -n 1 true 2>"$WORK/maybe.err"
 ok "a mistyped option is refused by srun" eval 'grep -q "neither on nor off" "$WORK/maybe.err"'
 user srun -n 1 sh -c 'echo "preload ${LD_PRELOAD:-none}"' >"$WORK/home/without.out"
@@ -109,6 +142,20 @@ ok "the TaskProlog sets the preload" plain prolog "preload $WORK/lib/libsysom_pr
 user env SYSOM_PRELOAD=/nowhere/libsysom_preload.so srun -n 1 --task-prolog="$PWD/deploy/slurm/task-prolog.sh" \
 	sh -c 'echo "preload ${LD_PRELOAD:-none}"' >"$WORK/home/prolog.out" 2>"$WORK/prolog.err"
 ok "and leaves a task alone where it is missing" plain prolog "preload none"
+rm -f "$WORK/home/join"
+LAST=$(section | tr '\n' ' ' | grep -o '`[^`]*` as the last line of a batch script' | cut -d '`' -f 2)
+with="sbatch ${SBATCH##* }" batch last "SYSOM_PRELOAD=$WORK/lib/libsysom_preload.so srun -n 2 --task-prolog=$PWD/deploy/slurm/task-prolog.sh \
+	$BIN/simjob --ranks 2 --seconds 8 --join join; PATH=$BIN:\$PATH; $LAST"
+ok "a script without the plugin's option ends well" is $? 0
+ok "and its last line prints the verdict" out_has last "^sysom: job last#[0-9]*@5, 2 ranks on 1 node.*nothing was slow"
+
+# ---- the plugin's arguments ----
+ok "the manual has those that this test uses" is "$(section | grep '^| `' | grep -o '`[a-z]*=' | tr -d '`=' | xargs)" "url default wait preload sysom"
+plugin "url=$SYSOM_URL" default=on
+user srun -n 1 sh -c 'echo "preload ${LD_PRELOAD:-none}"' >"$WORK/home/default.out" 2>"$WORK/default.err"
+ok "default=on traces a job that says nothing" out_has default "^preload $WORK/lib/libsysom_preload.so"
+user srun --sysom=off -n 1 sh -c 'echo "preload ${LD_PRELOAD:-none}"' >"$WORK/home/default.out" 2>"$WORK/default.err"
+ok "but not one that says off" plain default "preload none"
 
 # ---- what is missing ----
 stack_stop
