@@ -6,10 +6,10 @@
 CLIENT=$B/parts/aggregator_client
 AGGREGATOR=$BIN/sysom-aggregator
 F=$WORK/backup
-# every incident as the API serves it, in order of their ids
-incidents() {
+ids() { api 'incidents?limit=1000' '.incidents[].id' | sort; }
+incidents() { # ids... : each as the API serves it
 	local id
-	for id in $(api 'incidents?limit=1000' '.incidents[].id' | sort); do
+	for id in "$@"; do
 		echo "$id"
 		curl -sf "$SYSOM_URL/api/v1/incidents/$id"
 	done
@@ -39,6 +39,11 @@ S=$WORK/stack/store
 for job in a b c; do
 	ok "job $job has a fault" "$CLIENT" fault "$STACK_NNG" $job 8 5
 done
+all_closed() { [ "$(api 'incidents?state=open' '.incidents | length')" = 0 ]; }
+ok "their incidents are closed" stack_wait 40 all_closed
+mapfile -t IDS < <(ids)
+ok "there are three" is ${#IDS[@]} 3
+incidents "${IDS[@]}" >"$WORK/before"
 
 # under load: windows of other jobs arrive all the time
 (for ((seed = 10; ; seed++)); do "$CLIENT" flood "$STACK_NNG" 200 50 1 $seed "$WORK/acked"; done) >/dev/null 2>&1 &
@@ -63,14 +68,14 @@ ok "a backup is one file, for its owner" is "$(cd "$WORK" && stat -c '%n %a' bac
 	"backup.1 600 backup.2 600 backup.3 600"
 
 # at rest
-all_closed() { [ "$(api 'incidents?state=open' '.incidents | length')" = 0 ]; }
 ok "all incidents are closed" stack_wait 40 all_closed
 dump() { python3 -c 'import sqlite3,sys; print(*sqlite3.connect(sys.argv[1]).iterdump(), sep="\n")' "$1"; }
 python3 -c 'import sqlite3,sys
 c = sqlite3.connect(sys.argv[1]); c.execute("CREATE TABLE mark AS SELECT 42 AS x"); c.commit()' "$S/baselines.db"
 dump "$S/baselines.db" >"$WORK/baselines"
 ok "a backup at rest" run "$S" --backup "$F"
-incidents >"$WORK/incidents"
+mapfile -t ALL < <(ids)
+incidents "${ALL[@]}" >"$WORK/incidents"
 ok "there are incidents" test "$(wc -c <"$WORK/incidents")" -gt 10000
 stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
 sums "$S/store.db" >"$WORK/sums"
@@ -79,9 +84,21 @@ ok "restored" run "$S" --restore "$F"
 ok "every row is the same" diff "$WORK/sums" <(sums "$S/store.db")
 ok "so are the baselines" diff "$WORK/baselines" <(dump "$S/baselines.db")
 ok "an aggregator takes the restored store" stack_aggregator
-incidents >"$WORK/restored"
+incidents "${ALL[@]}" >"$WORK/restored"
 ok "incidents are equal byte for byte" cmp "$WORK/incidents" "$WORK/restored"
 ok "and takes windows" "$CLIENT" fault "$STACK_NNG" d 8 5
+there_is_d() { [ "$(api 'incidents?job=d' '.incidents | length')" -ge 1 ]; }
+ok "and forms an incident of them" stack_wait 20 there_is_d
+
+# what was saved while windows arrived, in an empty store
+ok "the aggregator ends" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
+mv "$S" "$WORK/first"
+ok "the backup under load is restored" run "$S" --restore "$F.3"
+ok "an aggregator takes it" stack_aggregator
+incidents "${IDS[@]}" >"$WORK/restored"
+ok "the incidents that there were are equal byte for byte" cmp "$WORK/before" "$WORK/restored"
+ok "and what came later is not there" is "$(api 'incidents?job=d' '.incidents | length')" 0
+ok "and takes windows" "$CLIENT" fault "$STACK_NNG" e 8 5
 
 # refused
 sum=$(sha256sum <"$F")
