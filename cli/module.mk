@@ -50,7 +50,7 @@ sysom-full_USES := cli sampler
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/exit_statuses.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
 	tests/e2e/cli_trace.sh tests/e2e/top.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
 test_kineto_reader_LDLIBS := -lz
-SCRIPTS_TEST += tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/replay_live.py \
+SCRIPTS_TEST += tests/e2e/completion.sh tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/replay_live.py \
 	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_links.py \
 	tests/e2e/replay_events.py
 

@@ -7,7 +7,7 @@ set -euo pipefail
 build="gcc make pkg-config python3 curl jq procps libnng-dev libzstd-dev libprotobuf-c-dev protobuf-c-compiler
 protobuf-compiler libsqlite3-dev libmicrohttpd-dev libcurl4-gnutls-dev libjansson-dev libyajl-dev libyaml-dev zlib1g-dev
 libdebuginfod-dev libgnutls28-dev nettle-dev libiberty-dev liblzma-dev libbpf-dev libsystemd-dev libelf-dev libdw-dev libncurses-dev clang bpftool libslurm-dev"
-test="libcmocka-dev libunwind-dev chromium binutils g++ gdb debuginfod elfutils faketime openssl xz-utils jq curl python3-numpy python3-torch python3-greenlet iproute2 procps git zstd strace tmux clang-format python3-prometheus-client prometheus"
+test="bash-completion zsh libcmocka-dev libunwind-dev chromium binutils g++ gdb debuginfod elfutils faketime openssl xz-utils jq curl python3-numpy python3-torch python3-greenlet iproute2 procps git zstd strace tmux clang-format python3-prometheus-client prometheus"
 package="dpkg-dev debhelper chrpath lintian mmdebstrap systemd-container podman runc musl-tools python3-yaml rpm piuparts
 slurmctld slurmd slurm-client munge catatonit golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev"
 # Another Node.js than Debian's brings its own npm, and both can't be installed.
