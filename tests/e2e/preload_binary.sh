@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What libsysom_preload.so is as a binary: its exports, its needs, its flags, the tail jump.
+# What libsysom_preload.so is as a binary: its exports, its needs, the oldest glibc, its flags, the tail jump.
 # needs: command:readelf command:objdump command:nm
 B=${B:-build/gcc}
 so=$B/lib/libsysom_preload.so
@@ -27,6 +27,11 @@ sed 's/^/# /' "$dir/diff"
 readelf -dW "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|ld-linux.*)$' >"$dir/needed"
 [ ! -s "$dir/needed" ]
 check $? "needs the C library only"
+objdump -T "$so" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1 >"$dir/glibc"
+grep -oE 'glibc \(?[0-9]+\.[0-9]+' README.md docs/*.md deploy/*.md cli/*.c | sed 's/glibc (//; s/glibc //' >"$dir/stated"
+[ "$(wc -l <"$dir/stated")" -ge 3 ] && [ "$(sed 's/.*://' "$dir/stated" | sort -u)" = "$(cat "$dir/glibc")" ]
+check $? "asks for no newer glibc than the manual and the help say, and for no older one: $(cat "$dir/glibc")"
+sed 's/^/# /' "$dir/stated"
 readelf -dW "$so" | grep -q 'NODELETE' && readelf -dW "$so" | grep -q 'NOW'
 check $? "is bound at start and never unloaded"
 readelf -dW "$so" | grep -q 'STATIC_TLS'
