@@ -21,6 +21,22 @@ small() { local bytes; bytes=$(stat -c %s "$WORK/image.tar"); echo "# $((bytes /
 # Two builds of one tree.
 reproducible() { deploy/image.sh "$WORK/debs" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$WORK/image.tar" "$WORK/again.tar"; }
 lists_all() { jq -e '[.packages[].name] | index("libc6") and index("sysomd") and (length > 20)' "${1%.tar}.spdx.json" >/dev/null; }
+# What the image's own loader finds for its programs, by the packages that this machine has it from.
+lists_what_is_linked() { # image
+	local program path count=0 listed package
+	listed=$(jq -r '.packages[].name' "${1%.tar}.spdx.json")
+	mkdir "$WORK/image" && tar -C "$WORK/image" -xf "$1" || return
+	for program in "$WORK"/image/usr/bin/sysom*; do
+		chroot "$WORK/image" /lib64/ld-linux-x86-64.so.2 --list "${program#"$WORK/image"}" || return
+	done >"$WORK/linked"
+	for path in $(grep -o ' /[^ ]*' "$WORK/linked" | sort -u); do
+		package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | head -n 1)
+		grep -qxF -- "${package%%:*}" <<<"$listed" || { echo "# $path is of \"${package%%:*}\", which is not listed"; return 1; }
+		count=$((count + 1))
+	done
+	echo "# $count libraries"
+	[ $count -ge 20 ]
+}
 # The image of a job: the simulated drivers and simjob, nothing of sysom.
 trainer() {
 	mkdir "$WORK/trainer" && tar -C "$WORK/trainer" -xf "$WORK/image.tar" && rm "$WORK"/trainer/usr/bin/sysom* &&
@@ -138,6 +154,7 @@ ok "an image of this machine's packages" built
 ok "of less than 80 MB" small
 ok "the same again, byte for byte" reproducible
 ok "with a list of what is in it" lists_all "$WORK/image.tar"
+ok "every library that its programs link among it" lists_what_is_linked "$WORK/image.tar"
 ok "and one of a job" trainer
 ok "both are known to podman" imported
 ok "and an authority with a certificate for each Pod" secrets
