@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -203,6 +204,7 @@ NEEDS = {
     "direct-io": (direct_io, "a temporary directory with O_DIRECT"),
     "cuda": (cuda_headers, "a CUDA toolkit"),
     "own-perf": (own_perf, "perf events of an ordinary user's own processes (perf_event_paranoid below 3)"),
+    "open-files": (lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 5000, "5,000 open files in a process"),
     "seccomp": (lambda: os.path.exists("/proc/sys/kernel/seccomp"), "seccomp"),
     "vdso": (lambda: b"[vdso]" in open("/proc/self/maps", "rb").read(), "a vDSO"),
     "mirror": (mirror, "a Debian mirror that apt-get reaches"),

@@ -27,3 +27,5 @@ $(call bench,wire analysis,bench_codec)
 $(call fuzz,link,fuzz_sp fuzz_tls)
 $(call unit,link,test_tls)
 $(call bench,link,bench_dials)
+TEST_PARTS += $(B)/bench/bench_dials
+SCRIPTS_TEST += tests/e2e/dials.sh
