@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * order.h - comparators for qsort() and bsearch(). Header only.
+ * order.h - comparators for qsort() and bsearch(), and a sort of an array. Header only.
  *
  *   ORDER_BY(by_rank, struct place, ORDER_UP(rank) ?: ORDER_UP(slot)); */
 #ifndef SYSOM_BASE_ORDER_H
 #define SYSOM_BASE_ORDER_H
+
+#include <stdlib.h>
 
 /* Negative, 0 or positive, for ascending order. */
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
@@ -23,5 +25,12 @@
 #define ORDER_UP(field)	  ORDER(a->field, b->field)
 #define ORDER_DOWN(field) ORDER(b->field, a->field)
 #define ORDER_TEXT(field) strcmp(a->field, b->field)
+
+/* Sorts `count` elements. qsort() must not get NULL, not even with no element. */
+#define ORDER_SORT(list, count, order)                                                             \
+	do {                                                                                       \
+		if (count)                                                                         \
+			qsort(list, count, sizeof(*(list)), order);                                \
+	} while (0)
 
 #endif

@@ -304,18 +304,12 @@ int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_t
 	return rc;
 }
 
-static int switch_order(const void *a, const void *b)
-{
-	const struct stack_switch *x = a, *y = b;
-
-	return ORDER(x->pid, y->pid) ?: ORDER(x->tid, y->tid) ?: ORDER(x->out_ns, y->out_ns) ?:
-	       ORDER(x->in_ns, y->in_ns);
-}
+ORDER_BY(switch_order, struct stack_switch,
+	 ORDER_UP(pid) ?: ORDER_UP(tid) ?: ORDER_UP(out_ns) ?: ORDER_UP(in_ns));
 
 void stack_batch_switches_sort(struct stack_batch *b)
 {
-	if (b->switch_count)
-		qsort(b->switches, b->switch_count, sizeof(*b->switches), switch_order);
+	ORDER_SORT(b->switches, b->switch_count, switch_order);
 }
 
 static uint32_t sum_of(uint32_t a, uint32_t b)

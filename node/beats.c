@@ -11,6 +11,7 @@
 
 #include "analysis/robust/median.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "model/beat_sample.h"
 #include "wire/codec.h"
 
@@ -489,12 +490,7 @@ static void fill_colls(struct beats *b, struct beat_rank *out, uint64_t now_ns)
 	b->pending_count = kept;
 }
 
-static int by_use(const void *a, const void *b)
-{
-	const struct beat_comm *x = a, *y = b;
-
-	return x->call_ns > y->call_ns ? -1 : x->call_ns < y->call_ns;
-}
+ORDER_BY(by_use, struct beat_comm, ORDER_DOWN(call_ns));
 
 static void fill_open(const struct comm *c, struct beat_comm *row, uint64_t now_ns)
 {

@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/probe.h"
 
 #define KEPT_MAX 1024u
@@ -187,14 +188,7 @@ static void fill_figures(struct normal *n, struct sketch *s)
 	s->launches = median(n, LAUNCHES);
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const struct kernel *x = a, *y = b;
-
-	if (x->total_ns != y->total_ns)
-		return x->total_ns > y->total_ns ? -1 : 1;
-	return x->name < y->name ? -1 : x->name > y->name;
-}
+ORDER_BY(by_time, struct kernel, ORDER_DOWN(total_ns) ?: ORDER_UP(name));
 
 static int fill_kernels(struct normal *n, const char *(*name)(void *arg, uint32_t id), void *arg,
 			struct sketch *s)

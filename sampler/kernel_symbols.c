@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define RELOAD_NS 10000000000ull
@@ -49,14 +50,8 @@ struct kernel_symbols {
 static struct table *table_latest;
 static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct symbol *x = a, *y = b;
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	return (x->name < y->name) - (x->name > y->name); /* named ones first */
-}
+/* Of the symbols at one address, the named ones first. */
+ORDER_BY(by_begin, struct symbol, ORDER_UP(begin) ?: ORDER_DOWN(name));
 
 static int name_keep(struct table *k, const char *name, uint32_t *at)
 {
@@ -107,8 +102,7 @@ static void read_all(struct table *k)
 	}
 	if (f)
 		fclose(f);
-	if (k->count)
-		qsort(k->symbols, k->count, sizeof(*k->symbols), by_begin);
+	ORDER_SORT(k->symbols, k->count, by_begin);
 	for (uint32_t i = 0; i < k->count; i++) { /* aliases */
 		if (!kept || k->symbols[kept - 1].begin != k->symbols[i].begin)
 			k->symbols[kept++] = k->symbols[i];

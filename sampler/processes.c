@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/probe.h"
 #include "base/room.h"
 #include "sampler/worker.h"
@@ -258,12 +259,7 @@ static int mapping_append(struct processes *p, struct process *process,
 	return 0;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct process_mapping *x = a, *y = b;
-
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
+ORDER_BY(by_begin, struct process_mapping, ORDER_UP(begin));
 
 /* Samples taken since the change may have been unwound with this file's table. */
 static void replaced_note(struct process *process, uint32_t file)

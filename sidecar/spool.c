@@ -20,6 +20,7 @@
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/replace.h"
 #include "wire/codec.h"
 
@@ -74,12 +75,7 @@ static void remove_at(struct spool *s, uint32_t i)
 	s->stats.count = s->count;
 }
 
-static int by_key(const void *a, const void *b)
-{
-	uint64_t x = ((const struct spool_entry *)a)->key, y = ((const struct spool_entry *)b)->key;
-
-	return x < y ? -1 : x > y;
-}
+ORDER_BY(by_key, struct spool_entry, ORDER_UP(key));
 
 /* Parses the name of a message file; false: not one of ours. */
 static bool parse_name(struct spool *s, const char *name, uint64_t now_ns, struct spool_entry *e)

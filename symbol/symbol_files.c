@@ -13,6 +13,7 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/probe.h"
 #include "base/room.h"
 #include "base/text/text.h"
@@ -224,12 +225,7 @@ void symbol_files_remove(struct symbol_files *s, const uint8_t *id, size_t id_by
 
 /* ---- room ---- */
 
-static int compare_use(const void *a, const void *b)
-{
-	const struct symbol_files_item *x = a, *y = b;
-
-	return x->used_s < y->used_s ? -1 : x->used_s > y->used_s;
-}
+ORDER_BY(compare_use, struct symbol_files_item, ORDER_UP(used_s));
 
 static bool fits(const struct symbol_files *s, uint64_t bytes)
 {

@@ -18,6 +18,7 @@
 
 #include "base/all_bytes.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/replace.h"
 #include "base/room.h"
 #include "symbol/symbol_mini.h"
@@ -70,18 +71,9 @@ struct builder {
 
 /* ---- entries ---- */
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->size != y->size)
-		return x->size > y->size ? -1 : 1; /* the outer symbol first */
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->name < y->name ? -1 : x->name > y->name;
-}
+/* The outer symbol first. */
+ORDER_BY(compare_entries, struct entry,
+	 ORDER_UP(begin) ?: ORDER_DOWN(size) ?: ORDER_UP(rank) ?: ORDER_UP(name));
 
 static int flush_run(struct builder *b)
 {

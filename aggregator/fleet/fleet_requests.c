@@ -405,8 +405,7 @@ static const struct fleet_job **jobs_of(const struct fleet *f, const struct http
 		    (!only || !strcmp(job->name, only)))
 			list[(*count)++] = job;
 	}
-	if (*count)
-		qsort(list, *count, sizeof(*list), by_job);
+	ORDER_SORT(list, *count, by_job);
 	return list;
 }
 

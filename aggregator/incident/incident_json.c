@@ -163,8 +163,7 @@ static json_t *signals_json(const struct incident *i, const struct incident_judg
 			if (whole || (!blamed && m->signals[q].flags & OS_SIGNAL_RAISED))
 				all[n++] = (struct rank_signal){m->signals[q], m->rank};
 	}
-	if (n)
-		qsort(all, n, sizeof(*all), os_signal_order);
+	ORDER_SORT(all, n, os_signal_order);
 	for (uint32_t q = 0; q < n; q++)
 		json_array_append_new(out, signal_json(&all[q]));
 	free(all);

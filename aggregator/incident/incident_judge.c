@@ -566,8 +566,7 @@ static struct run *spells(const struct incident *i, const uint64_t *keys, uint32
 		    (!key_count ||
 		     bsearch(&i->runs[k].member, keys, key_count, sizeof(*keys), by_key)))
 			list[n++] = i->runs[k];
-	if (n)
-		qsort(list, n, sizeof(*list), by_time);
+	ORDER_SORT(list, n, by_time);
 	for (uint32_t k = 0, from = 0; k < n; from = k) {
 		uint32_t kept;
 
@@ -687,8 +686,7 @@ uint64_t incident_spikes(const struct incident *i, const struct member *m, doubl
 	for (uint32_t k = 0; list && k < i->run_count; k++)
 		if (i->runs[k].member == key && i->runs[k].steps.spikes)
 			list[n++] = i->runs[k];
-	if (n)
-		qsort(list, n, sizeof(*list), by_time);
+	ORDER_SORT(list, n, by_time);
 	n = gap ? spike_gaps(list, n, gap, LIMIT_INCIDENT_RANKS) : 0;
 	if (n + 1 >= thresholds.count.few)
 		*period_ns = regular(gap, n);

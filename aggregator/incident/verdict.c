@@ -163,8 +163,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 		for (uint32_t k = 0; k < i->member_count; k++)
 			if (i->members[k].excerpts.slow)
 				list[n++] = &i->members[k];
-	if (n)
-		qsort(list, n, sizeof(*list), by_loss);
+	ORDER_SORT(list, n, by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
 		suspect_add(to, i, j, j->lead);
 	for (uint32_t k = 0; k < n; k++)

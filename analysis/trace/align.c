@@ -527,8 +527,7 @@ static uint32_t job_begin(struct align_job *job, uint32_t *most, uint64_t *total
 		x->common = 0;
 		for (uint32_t i = 0; i < x->count; i++)
 			x->coll[i].instance = ALIGN_NONE;
-		if (x->count)
-			qsort(x->coll, x->count, sizeof(*x->coll), coll_order);
+		ORDER_SORT(x->coll, x->count, coll_order);
 		*most = x->count > *most ? x->count : *most;
 		*total += x->count;
 	}

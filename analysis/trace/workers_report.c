@@ -153,8 +153,7 @@ static int report_flags(struct workers *w, workers_report *report, void *context
 	if (!group)
 		return -ENOMEM;
 	join_series(w);
-	if (w->flags)
-		qsort(w->flag, w->flags, sizeof(*w->flag), earlier);
+	ORDER_SORT(w->flag, w->flags, earlier);
 	for (uint32_t i = 0; i < w->flags && w->t->kind; i++) {
 		struct workers_flag *f = &w->flag[i];
 

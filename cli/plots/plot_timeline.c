@@ -139,8 +139,7 @@ static void side_make(struct side *out, const struct trace_rank *r, const struct
 			out->stream[out->streams++] = (struct stream){d->thread, d->stream, 0};
 		out->stream[k].busy_ns += d->end_ns - d->begin_ns;
 	}
-	if (out->streams)
-		qsort(out->stream, out->streams, sizeof(*out->stream), by_busy);
+	ORDER_SORT(out->stream, out->streams, by_busy);
 	out->streams = out->streams < LANES_MAX ? out->streams : LANES_MAX;
 }
 

@@ -59,8 +59,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 /* Afterwards the entries are no longer in the order of their numbers. */
 static void sort(struct sums *s, int (*order)(const void *, const void *))
 {
-	if (s->keys.count)
-		qsort(s->e, s->keys.count, sizeof(*s->e), order);
+	ORDER_SORT(s->e, s->keys.count, order);
 }
 
 ORDER_BY(by_self, struct entry, ORDER_DOWN(self_ns) ?: ORDER_UP(first));

@@ -260,8 +260,7 @@ int symbol_client_fetch(struct symbol_client *s, struct client_error *e)
 		for (uint32_t i = 0; i < s->keys.count && n >= 0; i++)
 			if (s->places[i].state == WANTED)
 				places[count++] = &s->places[i];
-		if (count)
-			qsort(places, count, sizeof(*places), compare_places);
+		ORDER_SORT(places, count, compare_places);
 		for (size_t at = 0; at < count && n >= 0; at += asked) {
 			n = ask(s, places + at, count - at, &asked, e);
 			settled += n > 0 ? (size_t)n : 0;

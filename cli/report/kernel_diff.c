@@ -106,8 +106,8 @@ int kernel_diff_make(struct kernel_diff *d, const struct kernel_time *a, size_t 
 	free(v);
 	if (err)
 		kernel_diff_free(d);
-	else if (d->count)
-		qsort(d->rows, d->count, sizeof(*d->rows), by_difference);
+	else
+		ORDER_SORT(d->rows, d->count, by_difference);
 	return err;
 }
 

@@ -337,8 +337,7 @@ static size_t unique_records(struct record *a, size_t n)
 {
 	size_t kept = 0;
 
-	if (n)
-		qsort(a, n, sizeof(*a), compare_records);
+	ORDER_SORT(a, n, compare_records);
 	for (size_t i = 0; i < n; i++)
 		if (!kept || compare_records(&a[kept - 1], &a[i]))
 			a[kept++] = a[i];
@@ -353,17 +352,14 @@ void trace_model_finish(struct trace_model *m)
 
 		r->host_count = unique_records(r->host, r->host_count);
 		r->device_count = unique_records(r->device, r->device_count);
-		if (r->step_count)
-			qsort(r->steps, r->step_count, sizeof(*r->steps), compare_steps);
+		ORDER_SORT(r->steps, r->step_count, compare_steps);
 		for (size_t k = 0; k < r->step_count; k++)
 			if (!kept || r->steps[kept - 1].step.index != r->steps[k].step.index)
 				r->steps[kept++] = r->steps[k];
 		r->step_count = kept;
-		if (r->window_count)
-			qsort(r->windows, r->window_count, sizeof(*r->windows), compare_windows);
+		ORDER_SORT(r->windows, r->window_count, compare_windows);
 	}
-	if (m->rank_count)
-		qsort(m->ranks, m->rank_count, sizeof(*m->ranks), compare_ranks);
+	ORDER_SORT(m->ranks, m->rank_count, compare_ranks);
 }
 
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)

@@ -9,6 +9,7 @@
 
 #include "base/idmap.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 /* Off-CPU intervals without a record. */
@@ -319,14 +320,7 @@ struct drain {
 	void *arg;
 };
 
-static int waiting_order(const void *a, const void *b)
-{
-	const struct waiting *x = a, *y = b;
-
-	if (x->thread != y->thread)
-		return x->thread < y->thread ? -1 : 1;
-	return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
-}
+ORDER_BY(waiting_order, struct waiting, ORDER_UP(thread) ?: ORDER_UP(at_ns));
 
 static uint32_t stack_of(const struct drain *d, const struct recorded *t,
 			 const struct sampler_switch_stacks *k)
@@ -521,8 +515,7 @@ int switches_drain(struct switches *s, struct stack_batch *b, switches_stack_fn 
 	struct drain d = {.s = s, .batch = b, .stack = stack, .arg = arg};
 	int err = 0;
 
-	if (s->waiting_count)
-		qsort(s->waiting, s->waiting_count, sizeof(*s->waiting), waiting_order);
+	ORDER_SORT(s->waiting, s->waiting_count, waiting_order);
 	for (uint32_t i = 0; i < s->waiting_count && !err; i++) {
 		const struct waiting *w = &s->waiting[i];
 		struct recorded *t = &s->thread[w->thread];

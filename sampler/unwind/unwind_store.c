@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define ALIGN_WORDS  64u
@@ -702,12 +703,7 @@ void unwind_store_mapping(const struct unwind_store *s, uint32_t file, uint64_t 
 	}
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct unwind_mapping *x = a, *y = b;
-
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
+ORDER_BY(by_address, struct unwind_mapping, ORDER_UP(begin));
 
 /* Joins anonymous neighbours; returns the remaining number of mappings. */
 static uint32_t join_anonymous(struct unwind_mapping *m, uint32_t count)

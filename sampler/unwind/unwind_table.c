@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/probe.h"
 #include "base/room.h"
 #include "sampler/unwind/unwind_cfi.h"
@@ -287,14 +288,7 @@ static int list_entries(struct build *b)
 	}
 }
 
-static int by_cie(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	if (x->cie != y->cie)
-		return x->cie < y->cie ? -1 : 1;
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
+ORDER_BY(by_cie, struct entry, ORDER_UP(cie) ?: ORDER_UP(offset));
 
 /* Reads the functions CIE by CIE, so that each CIE is read once. */
 static int read_section(struct build *b)
@@ -393,14 +387,7 @@ static int check_header(struct build *b)
 	return 0;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct fde *x = a, *y = b;
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
-}
+ORDER_BY(by_begin, struct fde, ORDER_UP(begin) ?: ORDER_UP(order));
 
 /* Appends a row to the table unless it equals the last one for the same function. */
 static void put(struct unwind_table *t, uint64_t address, uint32_t rule, bool begins)

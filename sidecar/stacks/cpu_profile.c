@@ -12,6 +12,7 @@
 #include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/probe.h"
 #include "base/room.h"
 #include "symbol/symbol_resolver.h"
@@ -360,16 +361,8 @@ int cpu_profile_add(struct cpu_profile *p, const struct stack_batch *b,
 
 /* ---- results ---- */
 
-static int by_share(const void *a, const void *b)
-{
-	const struct sketch_function *x = a, *y = b;
-
-	if (x->total_share != y->total_share)
-		return x->total_share > y->total_share ? -1 : 1;
-	if (x->off_ns != y->off_ns)
-		return x->off_ns > y->off_ns ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
+ORDER_BY(by_share, struct sketch_function,
+	 ORDER_DOWN(total_share) ?: ORDER_DOWN(off_ns) ?: ORDER_TEXT(name));
 
 /* The list borrows the names. */
 static uint32_t list_functions(const struct cpu_profile *p, const struct rank *r, double steps,

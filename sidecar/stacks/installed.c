@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/text/text.h"
 #include "symbol/symbol_elf.h"
 
@@ -86,11 +87,7 @@ static int add(struct sketch *s, const char *name, const char *value)
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct sketch_setting *)a)->name,
-		      ((const struct sketch_setting *)b)->name);
-}
+ORDER_BY(by_name, struct sketch_setting, ORDER_TEXT(name));
 
 /* ---- files ---- */
 
@@ -449,7 +446,6 @@ int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *
 		err = read_gpus(proc_root, s);
 	if (!err && pid)
 		err = read_process(q, stop, proc_root, pid, s);
-	if (s->setting_count)
-		qsort(s->settings, s->setting_count, sizeof(*s->settings), by_name);
+	ORDER_SORT(s->settings, s->setting_count, by_name);
 	return err;
 }
