@@ -470,12 +470,12 @@ static bool is_shown(const struct slot *s, const struct http_user *who)
 void alert_metrics(struct alert *a, const struct http_user *who, struct metrics *m)
 {
 	pthread_mutex_lock(&a->lock);
-	metrics_family(m, "sysom_incident_open", "gauge",
+	metrics_family(m, "sysom_incident_open",
 		       "1 for each open incident; its labels follow the verdict.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
 		if (is_shown(&a->slots[k], who))
 			open_sample(a, &a->slots[k], m);
-	metrics_family(m, "sysom_incident_lost_gpu_seconds", "gauge",
+	metrics_family(m, "sysom_incident_lost_gpu_seconds",
 		       "GPU time that each open incident has cost so far.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
 		if (is_shown(&a->slots[k], who))

@@ -74,8 +74,8 @@ struct reader_stats {
 	uint64_t cpu, crashed; /* parsers ended by their CPU bound; by another signal */
 	uint64_t file_refused; /* requests for a file that is refused */
 	uint64_t no_worker;    /* requests that failed because too many pairs are abandoned */
-	uint32_t files;	       /* refused at the moment */
-	uint32_t abandoned;    /* killed but still alive */
+	uint64_t files;	       /* refused at the moment */
+	uint64_t abandoned;    /* killed but still alive */
 };
 
 struct reader;

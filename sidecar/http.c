@@ -336,22 +336,21 @@ void http_metrics(struct node *n, const struct http_user *user, struct metrics *
 	status_metrics(n, user, m);
 	request_node_metrics(n, user, m);
 	otlp_export_metrics(n->otlp, m);
-	metrics_counter(m, "sysom_http_foreign_host_total",
-			"HTTP requests refused because of their Host header.",
-			atomic_load(&n->http->counts.foreign_host));
-	metrics_counter(m, "sysom_http_no_token_total",
-			"HTTP requests refused because they had no valid token.",
-			atomic_load(&n->http->counts.no_token));
-	metrics_counter(m, "sysom_http_no_role_total",
-			"HTTP requests refused because the sender's role is another.",
-			atomic_load(&n->http->counts.no_role));
+	METRICS(
+	    m,
+	    {"sysom_http_foreign_host_total", "HTTP requests refused because of their Host header.",
+	     atomic_load(&n->http->counts.foreign_host)},
+	    {"sysom_http_no_token_total", "HTTP requests refused because they had no valid token.",
+	     atomic_load(&n->http->counts.no_token)},
+	    {"sysom_http_no_role_total",
+	     "HTTP requests refused because the sender's role is another.",
+	     atomic_load(&n->http->counts.no_role)});
 	if (n->http->tls)
-		metrics_gauge(m, "sysom_http_certificate_expires_seconds",
-			      "When the HTTP server's certificate expires, since 1970.",
-			      (double)http_tls_expires_unix_s(n->http->tls));
-	metrics_counter(m, "sysom_http_evicted_total",
-			"HTTP connections closed to make room for others.",
-			atomic_load(&n->http->counts.evicted));
+		METRICS(m, {"sysom_http_certificate_expires_seconds",
+			    "When the HTTP server's certificate expires, since 1970.",
+			    http_tls_expires_unix_s(n->http->tls)});
+	METRICS(m, {"sysom_http_evicted_total", "HTTP connections closed to make room for others.",
+		    atomic_load(&n->http->counts.evicted)});
 }
 
 static bool on_health(struct node *n, struct http_request *r)

@@ -150,7 +150,7 @@ static void put_sample(struct metrics *m, size_t at, const struct process *p,
 void links_node_metrics(const struct node *n, const struct http_user *user, struct metrics *m)
 {
 	for (size_t s = 0; s < ARRAY_LEN(series); s++) {
-		metrics_family(m, series[s].name, "counter", series[s].help);
+		metrics_family(m, series[s].name, series[s].help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 			const struct links_link *k;

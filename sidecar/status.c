@@ -165,69 +165,68 @@ static const char *stacks_mode(const struct node *n)
 					: sampler_mode_name(ss.mode);
 }
 
-struct sampler_value {
-	const char *metric, *key, *help;
-	bool gauge;
-	size_t offset; /* of a uint64_t in struct sampler_stats */
-};
+uint64_t status_row_value(const struct status_row *row, const void *figures)
+{
+	return *(const uint64_t *)((const char *)figures + row->at);
+}
 
-static const struct sampler_value sampler_values[] = {
-#define VALUE(key, field, gauge, help)                                                             \
+void status_rows_metrics(struct metrics *m, const struct status_row *rows, size_t count,
+			 const void *figures)
+{
+	for (const struct status_row *r = rows; r < rows + count; r++)
+		METRICS(m, {r->metric, r->help,
+			    (double)status_row_value(r, figures) / (r->time ? 1e9 : 1)});
+}
+
+static const struct status_row sampler_rows[] = {
+#define VALUE(key, field, help)                                                                    \
 	{                                                                                          \
-		"sysom_sampler_" key, key, help, gauge, offsetof(struct sampler_stats, field)      \
+		"sampler", key, "sysom_sampler_" key, help, offsetof(struct sampler_stats, field), \
+		    false                                                                          \
 	}
-    VALUE("samples_total", samples, false, "CPU stacks taken."),
-    VALUE("frames_total", frames, false, "Frames of these stacks."),
-    VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
-    VALUE("python_frames_total", python_frames, false, "CPython frames."),
-    VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
-    VALUE("python_mismatch_total", python_mismatch, false,
+    VALUE("samples_total", samples, "CPU stacks taken."),
+    VALUE("frames_total", frames, "Frames of these stacks."),
+    VALUE("scanned_total", scanned, "Stacks with a frame that was found by scanning."),
+    VALUE("python_frames_total", python_frames, "CPython frames."),
+    VALUE("python_failed_total", python_failed, "CPython walks that gave up."),
+    VALUE("python_mismatch_total", python_mismatch,
 	  "Samples whose Python and native stacks disagree."),
-    VALUE("python_full_total", python_full, false,
+    VALUE("python_full_total", python_full,
 	  "Interpreters that the kernel has no room for: native frames only."),
-    VALUE("guessed_total", guessed, false,
+    VALUE("guessed_total", guessed,
 	  "Samples that reached a root by a guess; not counted as complete."),
-    VALUE("early_total", early, false, "Stacks taken before their unwind table existed."),
-    VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
+    VALUE("early_total", early, "Stacks taken before their unwind table existed."),
+    VALUE("off_cpu_asleep_total", off_cpu_asleep,
 	  "Sleeps in progress at a drain, counted once per drain."),
-    VALUE("off_cpu_captures_total", off_cpu_captures, false,
-	  "Stacks taken when a thread went to sleep."),
-    VALUE("off_cpu_short_total", off_cpu_short, false,
+    VALUE("off_cpu_captures_total", off_cpu_captures, "Stacks taken when a thread went to sleep."),
+    VALUE("off_cpu_short_total", off_cpu_short,
 	  "Sleeps not kept because they were shorter than sampler.off_cpu_min."),
-    VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
+    VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only,
 	  "Long sleeps of which only one frame is known."),
-    VALUE("mappings_dropped_total", mappings_dropped, false,
+    VALUE("mappings_dropped_total", mappings_dropped,
 	  "Mappings of processes without room: stacks end there."),
-    VALUE("mappings_unpublished_total", publish_full, false,
+    VALUE("mappings_unpublished_total", publish_full,
 	  "Processes whose mappings did not fit the kernel's map: stacks end there."),
-    VALUE("scans_failed_total", scan_failed, false,
+    VALUE("scans_failed_total", scan_failed,
 	  "Reads of a process's mappings that failed: stacks end there."),
-    VALUE("switches_total", switch_records, false,
+    VALUE("switches_total", switch_records,
 	  "Times off the CPU of launch threads, each with a record."),
-    VALUE("switches_paced_total", switch_paced, false,
+    VALUE("switches_paced_total", switch_paced,
 	  "Times off the CPU without a record, because the thread had too many: summed."),
-    VALUE("switches_ring_full_total", switch_ring_full, false,
+    VALUE("switches_ring_full_total", switch_ring_full,
 	  "Times off the CPU without a record, because the ring was full: summed."),
-    VALUE("switches_no_room_total", switch_no_room, false,
+    VALUE("switches_no_room_total", switch_no_room,
 	  "Times off the CPU without a record, because a batch was full: summed."),
-    VALUE("switches_missed_total", switch_missed, false,
+    VALUE("switches_missed_total", switch_missed,
 	  "Switches of launch threads that the kernel did not report."),
-    VALUE("table_bytes", table_bytes, true, "Memory of the unwind tables."),
-    VALUE("map_bytes", map_bytes, true, "Memory of all BPF maps."),
+    VALUE("table_bytes", table_bytes, "Memory of the unwind tables."),
+    VALUE("map_bytes", map_bytes, "Memory of all BPF maps."),
 #undef VALUE
 };
 
 static const char *const stack_end_names[STACK_END_COUNT] = {
     "root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault", "guessed",
 };
-
-static uint64_t sampler_value(const struct sampler_stats *s, const struct sampler_value *v)
-{
-	uint64_t value;
-
-	memcpy(&value, (const char *)s + v->offset, sizeof(value));
-	return value;
-}
 
 /* Lost samples, by cause. */
 static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampler_stats *s,
@@ -242,36 +241,23 @@ static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampl
 }
 
 /* Counters of the reader processes (reader/reader.h). */
-static const struct reader_value {
-	const char *key, *metric, *type, *help;
-	size_t at;
-	bool narrow;
-} reader_values[] = {
-#define VALUE(key, type, help, narrow)                                                             \
+static const struct status_row reader_rows[] = {
+#define VALUE(key, end, help)                                                                      \
 	{                                                                                          \
-#key, "sysom_readers_" #key, type, help, offsetof(struct reader_stats, key),       \
-		    narrow                                                                         \
+		"readers", #key, "sysom_readers_" #key end, help,                                  \
+		    offsetof(struct reader_stats, key), false                                      \
 	}
-    VALUE(started, "counter",
-	  "Pairs of reader processes started; they read other processes' files and memory.", false),
-    VALUE(killed, "counter", "Pairs killed because they took too long.", false),
-    VALUE(cpu, "counter", "Parsers killed because a file took too much CPU time.", false),
-    VALUE(crashed, "counter", "Parsers that crashed.", false),
-    VALUE(file_refused, "counter", "Requests refused because the file cost too much before.",
-	  false),
-    VALUE(no_worker, "counter", "Requests refused because too many pairs were abandoned.", false),
-    VALUE(files, "gauge", "Files that are refused now.", true),
-    VALUE(abandoned, "gauge", "Killed pairs that have not ended yet.", true),
+    VALUE(started, "_total",
+	  "Pairs of reader processes started; they read other processes' files and memory."),
+    VALUE(killed, "_total", "Pairs killed because they took too long."),
+    VALUE(cpu, "_total", "Parsers killed because a file took too much CPU time."),
+    VALUE(crashed, "_total", "Parsers that crashed."),
+    VALUE(file_refused, "_total", "Requests refused because the file cost too much before."),
+    VALUE(no_worker, "_total", "Requests refused because too many pairs were abandoned."),
+    VALUE(files, "", "Files that are refused now."),
+    VALUE(abandoned, "", "Killed pairs that have not ended yet."),
 #undef VALUE
 };
-
-static uint64_t reader_value(const struct reader_stats *st, const struct reader_value *v)
-{
-	const char *at = (const char *)st + v->at;
-
-	return v->narrow ? *(const uint32_t *)(const void *)at
-			 : *(const uint64_t *)(const void *)at;
-}
 
 static void json_readers(const struct node *n, struct buf *b)
 {
@@ -279,9 +265,9 @@ static void json_readers(const struct node *n, struct buf *b)
 
 	reader_stats_get(n->reader, &st);
 	buf_puts(b, "\"readers\":{");
-	for (size_t i = 0; i < ARRAY_LEN(reader_values); i++)
-		buf_printf(b, "%s\"%s\":%llu", i ? "," : "", reader_values[i].key,
-			   (unsigned long long)reader_value(&st, &reader_values[i]));
+	for (size_t i = 0; i < ARRAY_LEN(reader_rows); i++)
+		buf_printf(b, "%s\"%s\":%llu", i ? "," : "", reader_rows[i].key,
+			   (unsigned long long)status_row_value(&reader_rows[i], &st));
 	buf_puts(b, "},");
 }
 
@@ -320,9 +306,9 @@ static void json_sampler(const struct node *n, struct buf *b)
 		   st.raised ? "true" : "false", st.wide ? "true" : "false",
 		   (double)st.wide_ns * 1e-9, (unsigned long long)st.wide_begun,
 		   (unsigned long long)st.others, (unsigned long long)st.neighbours_lost);
-	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		buf_printf(b, "\"%s\":%llu,", sampler_values[i].key,
-			   (unsigned long long)sampler_value(&s, &sampler_values[i]));
+	for (size_t i = 0; i < ARRAY_LEN(sampler_rows); i++)
+		buf_printf(b, "\"%s\":%llu,", sampler_rows[i].key,
+			   (unsigned long long)status_row_value(&sampler_rows[i], &s));
 	buf_puts(b, "\"ends\":{");
 	for (int i = 0; i < STACK_END_COUNT; i++)
 		json_loss(b, stack_end_names[i], s.end[i]);
@@ -417,40 +403,36 @@ static void rank_sample(struct metrics *m, const char *name, double v, const str
 
 /* Of one rank: what stands for its value is computed in rank_value. */
 #define RANK_METRICS(X)                                                                            \
-	X(steps_total, "counter", "Steps found.", st->steps)                                       \
-	X(flagged_steps_total, "counter", "Steps slower than expected.", st->flagged)              \
-	X(flagged_self_steps_total, "counter",                                                     \
-	  "Steps slower than expected in the rank's self time.", st->flagged_self)                 \
-	X(incomplete_steps_total, "counter",                                                       \
-	  "Steps not judged because some of their kernels were not seen.", st->incomplete)         \
-	X(host_stall_steps_total, "counter", "Steps not judged because the host stood still.",     \
+	X(steps_total, "Steps found.", st->steps)                                                  \
+	X(flagged_steps_total, "Steps slower than expected.", st->flagged)                         \
+	X(flagged_self_steps_total, "Steps slower than expected in the rank's self time.",         \
+	  st->flagged_self)                                                                        \
+	X(incomplete_steps_total, "Steps not judged because some of their kernels were not seen.", \
+	  st->incomplete)                                                                          \
+	X(host_stall_steps_total, "Steps not judged because the host stood still.",                \
 	  st->host_stall)                                                                          \
-	X(step_seconds, "gauge", "Median latency of the last steps.",                              \
-	  medians(p).latency_ns * 1e-9)                                                            \
-	X(expected_step_seconds, "gauge", "Median expected latency.",                              \
-	  medians(p).expected_ns * 1e-9)                                                           \
-	X(events_total, "counter", "Events read from the ring.", process_events(p))                \
-	X(ring_bytes_total, "counter", "Bytes read from the ring.", process_raw_bytes(p))          \
-	X(kernels_joined_total, "counter", "Kernels matched with their launch.",                   \
-	  js->kernels_joined)                                                                      \
-	X(kernels_unmatched_total, "counter", "Kernels without a launch.", js->kernels_unmatched)  \
-	X(switched_off_total, "counter",                                                           \
+	X(step_seconds, "Median latency of the last steps.", medians(p).latency_ns * 1e-9)         \
+	X(expected_step_seconds, "Median expected latency.", medians(p).expected_ns * 1e-9)        \
+	X(events_total, "Events read from the ring.", process_events(p))                           \
+	X(ring_bytes_total, "Bytes read from the ring.", process_raw_bytes(p))                     \
+	X(kernels_joined_total, "Kernels matched with their launch.", js->kernels_joined)          \
+	X(kernels_unmatched_total, "Kernels without a launch.", js->kernels_unmatched)             \
+	X(switched_off_total,                                                                      \
 	  "Calls, launches and collectives not recorded because tracing was off.",                 \
 	  process_switched_off(p))                                                                 \
-	X(trace_on, "gauge", "1 while tracing is on.", p->link.trace_state == RING_TRACE_ON)       \
-	X(model_state, "gauge", "0 learning, 1 ready, 2 refused.",                                 \
-	  rank_model(p->rank, NULL, NULL))                                                         \
-	X(peer_excess_seconds, "gauge",                                                            \
+	X(trace_on, "1 while tracing is on.", p->link.trace_state == RING_TRACE_ON)                \
+	X(model_state, "0 learning, 1 ready, 2 refused.", rank_model(p->rank, NULL, NULL))         \
+	X(peer_excess_seconds,                                                                     \
 	  "Self time per step above the rank's peers on this node; 0 if the rank is as fast.",     \
 	  peer->slow ? peer->excess_ns * 1e-9 : 0)                                                 \
-	X(windows_counted_total, "counter",                                                        \
+	X(windows_counted_total,                                                                   \
 	  "Windows beyond the limits of window.burst and window.per_minute: only counted.",        \
 	  st->windows_counted)
 
 static const struct rank_metric {
-	const char *name, *type, *help;
+	const char *name, *help;
 } rank_metrics[] = {
-#define METRIC(name, type, help, value) {"sysom_rank_" #name, type, help},
+#define METRIC(name, help, value) {"sysom_rank_" #name, help},
     RANK_METRICS(METRIC)
 #undef METRIC
 };
@@ -464,7 +446,7 @@ static struct rank_medians medians(const struct process *p)
 }
 
 enum {
-#define METRIC(name, type, help, value) METRIC_##name,
+#define METRIC(name, help, value) METRIC_##name,
 	RANK_METRICS(METRIC)
 #undef METRIC
 };
@@ -476,7 +458,7 @@ static double rank_value(const struct process *p, size_t metric)
 	const struct rank_stats *st = &p->rank->stats;
 
 	switch (metric) {
-#define VALUE(name, type, help, value)                                                             \
+#define VALUE(name, help, value)                                                                   \
 	case METRIC_##name:                                                                        \
 		return (double)(value);
 		RANK_METRICS(VALUE)
@@ -516,7 +498,7 @@ static void rank_info(const struct process *p, struct metrics *m)
 
 static void rank_series(struct node *n, const struct http_user *user, struct metrics *out)
 {
-	metrics_family(out, "sysom_rank_info", "gauge",
+	metrics_family(out, "sysom_rank_info",
 		       "1; where a rank runs, to join on job_name and rank.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
@@ -527,7 +509,7 @@ static void rank_series(struct node *n, const struct http_user *user, struct met
 	for (size_t k = 0; k < ARRAY_LEN(rank_metrics); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 
-		metrics_family(out, m->name, m->type, m->help);
+		metrics_family(out, m->name, m->help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 
@@ -537,8 +519,7 @@ static void rank_series(struct node *n, const struct http_user *user, struct met
 			rank_sample(out, m->name, rank_value(p, k), p, NULL);
 		}
 	}
-	metrics_family(out, "sysom_rank_lost_total", "counter",
-		       "Events and records lost, by cause.");
+	metrics_family(out, "sysom_rank_lost_total", "Events and records lost, by cause.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct loss_arg l = {out, n->processes[i]};
 
@@ -552,27 +533,22 @@ static void uplink_series(struct node *n, struct metrics *m)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	metrics_gauge(m, "sysom_uplink_connected", "1 while connected to the aggregator.",
-		      us.connected);
-	metrics_counter(m, "sysom_uplink_windows_sent_total",
-			"Windows committed by the aggregator.", (double)us.windows_sent);
-	metrics_counter(m, "sysom_uplink_windows_dropped_total", "Windows dropped, for any cause.",
-			(double)us.windows_dropped);
-	metrics_counter(m, "sysom_uplink_windows_rejected_total", "Windows the aggregator refused.",
-			(double)us.windows_rejected);
-	metrics_counter(m, "sysom_uplink_bad_replies_total",
-			"Answers of the aggregator that were not understood.",
-			(double)us.bad_replies);
-	metrics_counter(m, "sysom_uplink_retries_total", "Window requests that must be sent again.",
-			(double)us.retries);
-	metrics_counter(m, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
-	metrics_gauge(m, "sysom_spool_bytes", "Bytes waiting in the spool.",
-		      (double)us.spool.bytes);
-	metrics_gauge(m, "sysom_spool_memory_bytes",
-		      "Spool bytes in memory because the disk is unusable.",
-		      (double)us.spool.memory_bytes);
-	metrics_counter(m, "sysom_spool_disk_errors_total", "Spool writes that failed.",
-			(double)us.spool.disk_errors);
+	METRICS(
+	    m, {"sysom_uplink_connected", "1 while connected to the aggregator.", us.connected},
+	    {"sysom_uplink_windows_sent_total", "Windows committed by the aggregator.",
+	     us.windows_sent},
+	    {"sysom_uplink_windows_dropped_total", "Windows dropped, for any cause.",
+	     us.windows_dropped},
+	    {"sysom_uplink_windows_rejected_total", "Windows the aggregator refused.",
+	     us.windows_rejected},
+	    {"sysom_uplink_bad_replies_total",
+	     "Answers of the aggregator that were not understood.", us.bad_replies},
+	    {"sysom_uplink_retries_total", "Window requests that must be sent again.", us.retries},
+	    {"sysom_uplink_bytes_total", "Bytes sent.", us.uploaded_bytes},
+	    {"sysom_spool_bytes", "Bytes waiting in the spool.", us.spool.bytes},
+	    {"sysom_spool_memory_bytes", "Spool bytes in memory because the disk is unusable.",
+	     us.spool.memory_bytes},
+	    {"sysom_spool_disk_errors_total", "Spool writes that failed.", us.spool.disk_errors});
 }
 
 static void offer_series(struct node *n, struct metrics *m)
@@ -580,27 +556,22 @@ static void offer_series(struct node *n, struct metrics *m)
 	struct symbol_offer_stats st;
 
 	symbol_offer_stats_get(n->offer, &st);
-	metrics_counter(m, "sysom_symbols_noted_total", "Build IDs in the stacks that were sent.",
-			(double)st.noted);
-	metrics_counter(m, "sysom_symbols_forgotten_total",
-			"Build IDs that found no place in the list.", (double)st.forgotten);
-	metrics_counter(m, "sysom_symbols_needed_total", "Symbol files that the aggregator lacked.",
-			(double)st.needed);
-	metrics_counter(m, "sysom_symbols_uploaded_total", "Symbol files uploaded.",
-			(double)st.uploaded);
-	metrics_counter(m, "sysom_symbols_uploaded_bytes_total",
-			"Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
-	metrics_counter(m, "sysom_symbols_no_file_total", "Build IDs without a file to upload.",
-			(double)st.no_file);
-	metrics_counter(m, "sysom_symbols_over_budget_total", "Uploads delayed by symbols.per_day.",
-			(double)st.over_budget);
-	metrics_counter(m, "sysom_symbols_refused_total", "Uploads that the aggregator refused.",
-			(double)st.refused);
-	metrics_counter(m, "sysom_symbols_failed_total", "Upload requests without an answer.",
-			(double)st.failed);
-	metrics_gauge(m, "sysom_symbols_fault",
-		      "1 while symbol files can't be uploaded; the log and sysom doctor say why.",
-		      n->offer ? *st.fault != '\0' : *n->offer_why != '\0');
+	METRICS(
+	    m, {"sysom_symbols_noted_total", "Build IDs in the stacks that were sent.", st.noted},
+	    {"sysom_symbols_forgotten_total", "Build IDs that found no place in the list.",
+	     st.forgotten},
+	    {"sysom_symbols_needed_total", "Symbol files that the aggregator lacked.", st.needed},
+	    {"sysom_symbols_uploaded_total", "Symbol files uploaded.", st.uploaded},
+	    {"sysom_symbols_uploaded_bytes_total", "Bytes of uploads, failed ones included.",
+	     st.uploaded_bytes},
+	    {"sysom_symbols_no_file_total", "Build IDs without a file to upload.", st.no_file},
+	    {"sysom_symbols_over_budget_total", "Uploads delayed by symbols.per_day.",
+	     st.over_budget},
+	    {"sysom_symbols_refused_total", "Uploads that the aggregator refused.", st.refused},
+	    {"sysom_symbols_failed_total", "Upload requests without an answer.", st.failed},
+	    {"sysom_symbols_fault",
+	     "1 while symbol files can't be uploaded; the log and sysom doctor say why.",
+	     n->offer ? *st.fault != '\0' : *n->offer_why != '\0'});
 }
 
 static void sampler_loss(void *arg, const char *cause, uint64_t count)
@@ -613,14 +584,7 @@ static void reader_series(struct node *n, struct metrics *m)
 	struct reader_stats st;
 
 	reader_stats_get(n->reader, &st);
-	for (size_t i = 0; i < ARRAY_LEN(reader_values); i++) {
-		const struct reader_value *v = &reader_values[i];
-		char name[64];
-
-		snprintf(name, sizeof(name), "%s%s", v->metric, *v->type == 'c' ? "_total" : "");
-		metrics_family(m, name, v->type, v->help);
-		metrics_sample(m, name, (double)reader_value(&st, v), NULL);
-	}
+	status_rows_metrics(m, reader_rows, ARRAY_LEN(reader_rows), &st);
 }
 
 static void sampler_series(struct node *n, struct metrics *m)
@@ -629,62 +593,52 @@ static void sampler_series(struct node *n, struct metrics *m)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n->stacks, &st, &s);
-	metrics_gauge(m, "sysom_sampler_mode",
-		      "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
-	metrics_gauge(m, "sysom_sampler_fraction", "Share of ticks that take a sample.",
-		      st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
-	metrics_gauge(m, "sysom_sampler_wide", "1 while the whole node is sampled.", st.wide);
-	metrics_counter(m, "sysom_sampler_wide_seconds_total",
-			"Time during which the whole node was sampled.", (double)st.wide_ns * 1e-9);
-	metrics_counter(m, "sysom_sampler_others_total", "Samples of other processes in that time.",
-			(double)st.others);
-	metrics_counter(m, "sysom_sampler_neighbours_lost_total",
-			"Samples of other processes that found no room.",
-			(double)st.neighbours_lost);
-	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		(sampler_values[i].gauge ? metrics_gauge : metrics_counter)(
-		    m, sampler_values[i].metric, sampler_values[i].help,
-		    (double)sampler_value(&s, &sampler_values[i]));
-	metrics_family(m, "sysom_sampler_stacks_total", "counter",
-		       "User stacks, by how they ended.");
+	METRICS(
+	    m,
+	    {"sysom_sampler_mode", "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.",
+	     s.mode},
+	    {"sysom_sampler_fraction", "Share of ticks that take a sample.",
+	     st.raised ? 1 : (double)n->settings.sampler_fraction / 100},
+	    {"sysom_sampler_wide", "1 while the whole node is sampled.", st.wide},
+	    {"sysom_sampler_wide_seconds_total", "Time during which the whole node was sampled.",
+	     st.wide_ns * 1e-9},
+	    {"sysom_sampler_others_total", "Samples of other processes in that time.", st.others},
+	    {"sysom_sampler_neighbours_lost_total",
+	     "Samples of other processes that found no room.", st.neighbours_lost});
+	status_rows_metrics(m, sampler_rows, ARRAY_LEN(sampler_rows), &s);
+	metrics_family(m, "sysom_sampler_stacks_total", "User stacks, by how they ended.");
 	for (int i = 0; i < STACK_END_COUNT; i++)
 		metrics_sample(m, "sysom_sampler_stacks_total", (double)s.end[i], "end",
 			       stack_end_names[i], NULL);
-	metrics_family(m, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
+	metrics_family(m, "sysom_sampler_lost_total", "Samples lost, by cause.");
 	sampler_losses(&st, &s, sampler_loss, m);
-	metrics_gauge(m, "sysom_sampler_processes", "Processes that are sampled.", s.processes);
-	metrics_gauge(m, "sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables);
-	metrics_counter(m, "sysom_sampler_tables_refused_total", "Files without a usable table.",
-			s.tables_refused);
-	metrics_counter(m, "sysom_sampler_drain_seconds_total", "Time spent in drains.",
-			(double)st.drain_ns * 1e-9);
-	metrics_gauge(m, "sysom_sampler_kept_bytes", "Stacks kept in memory, packed.",
-		      (double)st.kept_bytes);
+	METRICS(m, {"sysom_sampler_processes", "Processes that are sampled.", s.processes},
+		{"sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables},
+		{"sysom_sampler_tables_refused_total", "Files without a usable table.",
+		 s.tables_refused},
+		{"sysom_sampler_drain_seconds_total", "Time spent in drains.", st.drain_ns * 1e-9},
+		{"sysom_sampler_kept_bytes", "Stacks kept in memory, packed.", st.kept_bytes});
 }
 
 static void attach_series(struct node *n, struct metrics *m)
 {
-	metrics_counter(m, "sysom_attached_total", "Processes attached.",
-			(double)n->admission.attached);
-	metrics_counter(m, "sysom_reattached_total", "Processes that connected again.",
-			(double)n->admission.reattached);
-	metrics_counter(
-	    m, "sysom_attach_refused_full_total",
-	    "Processes refused because the node is full and their user has a fair share.",
-	    (double)n->admission.refused_full);
-	metrics_counter(m, "sysom_gave_way_total",
-			"Processes of a full node dropped for a user with fewer processes.",
-			(double)n->admission.gave_way);
-	metrics_counter(m, "sysom_attach_refused_bad_total",
-			"Connections refused because the peer broke the protocol.",
-			(double)n->admission.refused_bad);
-	metrics_counter(
-	    m, "sysom_attach_refused_busy_total",
-	    "Connections refused because their user has too many, or attaches too often.",
-	    (double)n->admission.refused_busy);
-	metrics_counter(m, "sysom_attach_rests_total",
-			"Pauses in accepting after refusals, which bound their CPU time.",
-			(double)n->admission.rests);
+	METRICS(
+	    m, {"sysom_attached_total", "Processes attached.", n->admission.attached},
+	    {"sysom_reattached_total", "Processes that connected again.", n->admission.reattached},
+	    {"sysom_attach_refused_full_total",
+	     "Processes refused because the node is full and their user has a fair share.",
+	     n->admission.refused_full},
+	    {"sysom_gave_way_total",
+	     "Processes of a full node dropped for a user with fewer processes.",
+	     n->admission.gave_way},
+	    {"sysom_attach_refused_bad_total",
+	     "Connections refused because the peer broke the protocol.", n->admission.refused_bad},
+	    {"sysom_attach_refused_busy_total",
+	     "Connections refused because their user has too many, or attaches too often.",
+	     n->admission.refused_busy},
+	    {"sysom_attach_rests_total",
+	     "Pauses in accepting after refusals, which bound their CPU time.",
+	     n->admission.rests});
 }
 
 static void rights_series(struct metrics *m)
@@ -692,7 +646,7 @@ static void rights_series(struct metrics *m)
 	bool has[RIGHTS];
 
 	rights_now(has);
-	metrics_family(m, "sysom_capability", "gauge",
+	metrics_family(m, "sysom_capability",
 		       "1 if sysomd has the capability; docs/sysomd.md says what each is for.");
 	for (int i = 0; i < RIGHTS; i++) {
 		char name[32];
@@ -724,55 +678,46 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 	gpu_node_metrics(n, m);
 	status_compare_metrics(n, m);
 	attach_series(n, m);
-	metrics_counter(m, "sysom_baselines_restored_total",
-			"Processes whose baseline an earlier sysomd had saved.",
-			(double)ks.restored);
-	metrics_counter(m, "sysom_baselines_ready_total",
-			"Restored processes that were judged from their first step on.",
-			(double)ks.ready);
-	metrics_counter(m, "sysom_baseline_restored_steps_total",
-			"Learning steps of the restored processes.", (double)ks.steps);
-	metrics_gauge(m, "sysom_baselines_due", "Processes whose baseline must be saved.",
-		      keep_due(n->keep, n->processes, clock_monotonic_ns()));
-	metrics_counter(m, "sysom_baselines_bad_total", "Baseline files that were refused.",
-			(double)ks.bad);
-	metrics_counter(m, "sysom_baseline_errors_total",
-			"Baseline files that could not be written.", (double)ks.errors);
-	metrics_counter(m, "sysom_drain_behind_total", "Drain turns that left events unread.",
-			(double)drain_behind(n->drain));
-	metrics_counter(m, "sysom_recorder_records_total", "Records kept.", (double)rs.records);
-	metrics_counter(m, "sysom_recorder_stored_bytes_total", "Bytes of the records, compressed.",
-			(double)rs.stored_bytes);
-	metrics_gauge(m, "sysom_recorder_memory_bytes", "Bytes of records in memory.",
-		      (double)rs.memory_bytes);
-	metrics_gauge(m, "sysom_recorder_file_bytes", "Bytes of records in files.",
-		      (double)rs.file_bytes);
-	metrics_counter(m, "sysom_recorder_lost_records_total", "Records that could not be kept.",
-			(double)rs.lost_records);
-	metrics_gauge(m, "sysom_recorder_retention_seconds", "Age of the oldest record.",
-		      (double)status_retention_ns(n, now_ns) * 1e-9);
+	METRICS(
+	    m,
+	    {"sysom_baselines_restored_total",
+	     "Processes whose baseline an earlier sysomd had saved.", ks.restored},
+	    {"sysom_baselines_ready_total",
+	     "Restored processes that were judged from their first step on.", ks.ready},
+	    {"sysom_baseline_restored_steps_total", "Learning steps of the restored processes.",
+	     ks.steps},
+	    {"sysom_baselines_due", "Processes whose baseline must be saved.",
+	     keep_due(n->keep, n->processes, clock_monotonic_ns())},
+	    {"sysom_baselines_bad_total", "Baseline files that were refused.", ks.bad},
+	    {"sysom_baseline_errors_total", "Baseline files that could not be written.", ks.errors},
+	    {"sysom_drain_behind_total", "Drain turns that left events unread.",
+	     drain_behind(n->drain)},
+	    {"sysom_recorder_records_total", "Records kept.", rs.records},
+	    {"sysom_recorder_stored_bytes_total", "Bytes of the records, compressed.",
+	     rs.stored_bytes},
+	    {"sysom_recorder_memory_bytes", "Bytes of records in memory.", rs.memory_bytes},
+	    {"sysom_recorder_file_bytes", "Bytes of records in files.", rs.file_bytes},
+	    {"sysom_recorder_lost_records_total", "Records that could not be kept.",
+	     rs.lost_records},
+	    {"sysom_recorder_retention_seconds", "Age of the oldest record.",
+	     status_retention_ns(n, now_ns) * 1e-9});
 	if (n->analysis.log) {
 		analysis_log_stats(n->analysis.log, &ls);
-		metrics_gauge(m, "sysom_analysis_recorded_bytes", "Size of record.analysis.",
-			      (double)ls.bytes);
-		metrics_counter(
-		    m, "sysom_analysis_unrecorded_events_total",
-		    "Events not recorded: record.analysis is full, or its disk too slow.",
-		    (double)ls.lost);
+		METRICS(m, {"sysom_analysis_recorded_bytes", "Size of record.analysis.", ls.bytes},
+			{"sysom_analysis_unrecorded_events_total",
+			 "Events not recorded: record.analysis is full, or its disk too slow.",
+			 ls.lost});
 	}
-	metrics_counter(m, "sysom_host_stalls_total", "Times the host stood still.",
-			(double)stalls);
-	metrics_counter(m, "sysom_host_stall_seconds_total",
-			"Time during which the host stood still.", (double)stalled_ns * 1e-9);
-	metrics_counter(
-	    m, "sysom_host_stolen_seconds_total",
-	    "Estimated time taken from the host, short stops included; 0 without real-time "
-	    "threads.",
-	    (double)canary_stolen_ns(n->analysis.canary) * 1e-9);
-	metrics_gauge(m, "sysom_clock_error_seconds", "Largest error of the clock conversion.",
-		      (double)n->clock.error_ns * 1e-9);
-	metrics_gauge(m, "sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
-		      n->run.cpu_share);
-	metrics_gauge(m, "sysom_own_resident_bytes", "Resident memory of sysomd.",
-		      (double)status_rss_bytes());
+	METRICS(m, {"sysom_host_stalls_total", "Times the host stood still.", stalls},
+		{"sysom_host_stall_seconds_total", "Time during which the host stood still.",
+		 stalled_ns * 1e-9},
+		{"sysom_host_stolen_seconds_total",
+		 "Estimated time taken from the host, short stops included; 0 without real-time "
+		 "threads.",
+		 canary_stolen_ns(n->analysis.canary) * 1e-9},
+		{"sysom_clock_error_seconds", "Largest error of the clock conversion.",
+		 n->clock.error_ns * 1e-9},
+		{"sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
+		 n->run.cpu_share},
+		{"sysom_own_resident_bytes", "Resident memory of sysomd.", status_rss_bytes()});
 }

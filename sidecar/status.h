@@ -4,6 +4,8 @@
 #ifndef SYSOM_SIDECAR_STATUS_H
 #define SYSOM_SIDECAR_STATUS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -11,6 +13,18 @@
 
 struct node;
 struct http_user;
+
+/* A figure that the JSON and the metrics show alike. */
+struct status_row {
+	const char *part; /* of the JSON */
+	const char *key, *metric, *help;
+	size_t at; /* of a uint64_t in a struct of figures */
+	bool time; /* in ns: seconds in the metrics */
+};
+
+uint64_t status_row_value(const struct status_row *row, const void *figures);
+void status_rows_metrics(struct metrics *m, const struct status_row *rows, size_t count,
+			 const void *figures);
 
 /* With the ranks that the user may see, and the number of the others. */
 void status_json(struct node *n, const struct http_user *user, struct buf *out);

@@ -20,83 +20,66 @@ struct compare {
 	struct uplink_stats uplink;
 };
 
-struct compare_value {
-	const char *part, *key, *help;
-	bool gauge;
-	bool time;     /* in ns; "_ms" in the JSON, "_seconds" in the metrics */
-	size_t offset; /* of a uint64_t in struct compare */
-};
-
-static const struct compare_value values[] = {
-#define VALUE(part, key, field, gauge, help)                                                       \
+static const struct status_row rows[] = {
+#define ROW(part, key, end, field, help, time)                                                     \
 	{                                                                                          \
-		part, key, help, gauge, false, offsetof(struct compare, field)                     \
+		part, key, "sysom_" part "_" key end, help, offsetof(struct compare, field), time  \
 	}
-#define TIME(part, key, field, help)                                                               \
-	{                                                                                          \
-		part, key, help, false, true, offsetof(struct compare, field)                      \
-	}
-    VALUE("beats", "sent", uplink.beats_sent, false, "Beats answered."),
-    VALUE("beats", "failed", uplink.beats_failed, false, "Beats without an answer."),
-    VALUE("beats", "replaced", uplink.beats_replaced, false,
+#define COUNT(part, key, field, help) ROW(part, key, "_total", field, help, false)
+    COUNT("beats", "sent", uplink.beats_sent, "Beats answered."),
+    COUNT("beats", "failed", uplink.beats_failed, "Beats without an answer."),
+    COUNT("beats", "replaced", uplink.beats_replaced,
 	  "Beats that the next one replaced before they were sent."),
-    VALUE("beats", "groups_merged", beats.groups_merged, false,
+    COUNT("beats", "groups_merged", beats.groups_merged,
 	  "Step groups merged because a beat had no room."),
-    VALUE("beats", "groups_lost", beats.groups_lost, false,
+    COUNT("beats", "groups_lost", beats.groups_lost,
 	  "Step groups dropped because a beat had no room."),
-    VALUE("beats", "collectives_thinned", beats.colls_thinned, false,
+    COUNT("beats", "collectives_thinned", beats.colls_thinned,
 	  "Sampled collectives left out because a beat had no room."),
-    VALUE("beats", "communicators_forgotten", beats.comms_forgotten, false,
+    COUNT("beats", "communicators_forgotten", beats.comms_forgotten,
 	  "Communicators dropped to make room for newer ones."),
-    VALUE("sketches", "made", sketches.made, false, "Sketches made."),
-    VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
-    VALUE("sketches", "cut", sketches.cut, false,
-	  "Functions and kernels that found no room in a sketch."),
-    VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches accepted by the aggregator."),
-    VALUE("sketches", "again", uplink.sketches_again, false,
-	  "Sketches sent again on a new connection."),
-    VALUE("sketches", "refused", uplink.sketches_failed, false,
+    COUNT("sketches", "made", sketches.made, "Sketches made."),
+    COUNT("sketches", "failed", sketches.failed, "Sketches that could not be made."),
+    COUNT("sketches", "cut", sketches.cut, "Functions and kernels that found no room in a sketch."),
+    COUNT("sketches", "sent", uplink.sketches_sent, "Sketches accepted by the aggregator."),
+    COUNT("sketches", "again", uplink.sketches_again, "Sketches sent again on a new connection."),
+    COUNT("sketches", "refused", uplink.sketches_failed,
 	  "Sketches refused by the aggregator, or not answered."),
-    VALUE("sketches", "dropped", uplink.sketches_dropped, false,
-	  "Sketches dropped without a connection."),
-    VALUE("sketches", "addresses_named", sketches.profile.named, false,
+    COUNT("sketches", "dropped", uplink.sketches_dropped, "Sketches dropped without a connection."),
+    COUNT("sketches", "addresses_named", sketches.profile.named,
 	  "Native addresses of sketches that got a name."),
-    VALUE("sketches", "addresses_unnamed", sketches.profile.unnamed, false,
+    COUNT("sketches", "addresses_unnamed", sketches.profile.unnamed,
 	  "Native addresses that no symbol covers."),
-    VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
+    COUNT("sketches", "addresses_over_budget", sketches.profile.over_budget,
 	  "Native addresses left for a later sketch."),
-    TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes sketches."),
-    VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
-    VALUE("peers", "missing", peers.missing, false,
-	  "Steps without a step of a peer to compare with."),
-    VALUE("peers", "unlike", peers.unlike, false,
-	  "Steps not compared because their work differed."),
-    VALUE("peers", "skewed", peers.skewed, false, "Slow stretches that uneven work explains."),
-    VALUE("peers", "flags", peers.flags, false,
-	  "Ranks found slower than their peers on this node."),
-    VALUE("asked", "windows", requests.windows, false,
+    ROW("sketches", "cpu", "_seconds_total", sketches.cpu_ns,
+	"CPU time of the thread that makes sketches.", true),
+    COUNT("peers", "rounds", peers.rounds, "Steps compared among ranks of this node."),
+    COUNT("peers", "missing", peers.missing, "Steps without a step of a peer to compare with."),
+    COUNT("peers", "unlike", peers.unlike, "Steps not compared because their work differed."),
+    COUNT("peers", "skewed", peers.skewed, "Slow stretches that uneven work explains."),
+    COUNT("peers", "flags", peers.flags, "Ranks found slower than their peers on this node."),
+    COUNT("asked", "windows", requests.windows,
 	  "Windows sent because the aggregator asked for them."),
-    VALUE("asked", "windows_bounded", requests.windows_bounded, false,
+    COUNT("asked", "windows_bounded", requests.windows_bounded,
 	  "Windows not sent because the aggregator asked for too many of the rank."),
-    VALUE("asked", "windows_failed", requests.windows_failed, false,
+    COUNT("asked", "windows_failed", requests.windows_failed,
 	  "Windows that the aggregator asked for and that could not be made."),
-    VALUE("asked", "holds", requests.holds, false,
-	  "Time ranges that the aggregator asked to hold."),
-    VALUE("asked", "holds_kept", requests.holds_kept, false,
+    COUNT("asked", "holds", requests.holds, "Time ranges that the aggregator asked to hold."),
+    COUNT("asked", "holds_kept", requests.holds_kept,
 	  "Held ranges whose window was made before the recorder lost them."),
-    VALUE("asked", "holds_used", requests.holds_used, false,
+    COUNT("asked", "holds_used", requests.holds_used,
 	  "Held windows that the aggregator asked for later."),
-    VALUE("asked", "holds_lost", requests.holds_lost, false, "Time ranges that could not be held."),
-    VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of held windows."),
-    VALUE("asked", "suspects", requests.suspects, false,
+    COUNT("asked", "holds_lost", requests.holds_lost, "Time ranges that could not be held."),
+    ROW("asked", "held_bytes", "", requests.held_bytes, "Memory of held windows.", false),
+    COUNT("asked", "suspects", requests.suspects,
 	  "Times that the aggregator asked for a closer look."),
-    VALUE("asked", "nobody", requests.nobody, false,
-	  "Commands for a rank that is not on this node."),
-    VALUE("asked", "unknown", requests.unknown, false, "Commands of an unknown kind."),
-    VALUE("asked", "bad", requests.bad, false, "Commands with an invalid time range."),
-    VALUE("asked", "full", requests.full, false, "Commands dropped because the list was full."),
-#undef TIME
-#undef VALUE
+    COUNT("asked", "nobody", requests.nobody, "Commands for a rank that is not on this node."),
+    COUNT("asked", "unknown", requests.unknown, "Commands of an unknown kind."),
+    COUNT("asked", "bad", requests.bad, "Commands with an invalid time range."),
+    COUNT("asked", "full", requests.full, "Commands dropped because the list was full."),
+#undef COUNT
+#undef ROW
 };
 
 static void collect(struct node *n, struct compare *c)
@@ -119,14 +102,6 @@ static void collect(struct node *n, struct compare *c)
 	uplink_stats(n->uplink, &c->uplink);
 }
 
-static uint64_t value_of(const struct compare *c, const struct compare_value *v)
-{
-	uint64_t value;
-
-	memcpy(&value, (const char *)c + v->offset, sizeof(value));
-	return value;
-}
-
 void status_compare_json(struct node *n, struct buf *b)
 {
 	const char *part = "";
@@ -134,15 +109,15 @@ void status_compare_json(struct node *n, struct buf *b)
 
 	collect(n, &c);
 	buf_puts(b, "\"compare\":{");
-	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-		const struct compare_value *v = &values[i];
-		bool fresh = strcmp(part, v->part) != 0;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const struct status_row *r = &rows[i];
+		bool fresh = strcmp(part, r->part) != 0;
 
 		if (fresh)
-			buf_printf(b, "%s\"%s\":{", i ? "}," : "", v->part);
-		part = v->part;
-		buf_printf(b, "%s\"%s%s\":%llu", fresh ? "" : ",", v->key, v->time ? "_ms" : "",
-			   (unsigned long long)(value_of(&c, v) / (v->time ? 1000000 : 1)));
+			buf_printf(b, "%s\"%s\":{", i ? "}," : "", r->part);
+		part = r->part;
+		buf_printf(b, "%s\"%s%s\":%llu", fresh ? "" : ",", r->key, r->time ? "_ms" : "",
+			   (unsigned long long)(status_row_value(r, &c) / (r->time ? 1000000 : 1)));
 	}
 	buf_puts(b, "}},");
 }
@@ -152,13 +127,5 @@ void status_compare_metrics(struct node *n, struct metrics *m)
 	struct compare c;
 
 	collect(n, &c);
-	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-		const struct compare_value *v = &values[i];
-		const char *end = v->gauge ? "" : v->time ? "_seconds_total" : "_total";
-		char name[96];
-
-		snprintf(name, sizeof(name), "sysom_%s_%s%s", v->part, v->key, end);
-		(v->gauge ? metrics_gauge : metrics_counter)(
-		    m, name, v->help, (double)value_of(&c, v) / (v->time ? 1e9 : 1));
-	}
+	status_rows_metrics(m, rows, ARRAY_LEN(rows), &c);
 }

@@ -275,38 +275,33 @@ void api_symbols_metrics(struct api_symbols *a, struct metrics *m)
 	if (!a->symbols)
 		return;
 	symbols_stats(a->symbols, &st);
-	metrics_gauge(m, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
-	metrics_gauge(m, "sysom_aggregator_symbol_bytes", "Bytes of the symbol files.",
-		      st.store.bytes);
-	metrics_counter(m, "sysom_aggregator_symbol_evicted_total",
-			"Symbol files removed because of symbols.max_bytes.", st.store.evicted);
-	metrics_gauge(m, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
-		      st.store.uploading);
-	metrics_counter(m, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
-			st.store.begun);
-	metrics_counter(m, "sysom_aggregator_symbol_uploads_stored_total",
-			"Uploads finished and stored.", st.store.finished);
-	metrics_counter(m, "sysom_aggregator_symbol_uploads_replaced_total",
-			"Uploads that replaced a file of lower quality.", st.store.replaced);
-	metrics_counter(m, "sysom_aggregator_symbol_uploads_abandoned_total",
-			"Uploads dropped because they were idle.", st.store.abandoned);
-	metrics_counter(m, "sysom_aggregator_symbol_received_bytes_total",
-			"Bytes of uploaded chunks.", st.store.received_bytes);
-	METRICS_BY(m, "sysom_aggregator_symbol_refused_total", "counter",
-		   "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
-		   {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
-		   {"foreign", st.store.refused_build_id}, {"stripped", st.store.refused_stripped},
-		   {"order", st.store.refused_order});
-	metrics_counter(m, "sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
-			st.asked_addresses);
-	metrics_counter(m, "sysom_aggregator_symbol_named_addresses_total",
-			"Addresses that got a name.", st.named_addresses);
-	metrics_gauge(m, "sysom_aggregator_symbol_index_files", "Index files.",
-		      st.resolver.index_files);
-	metrics_gauge(m, "sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
-		      st.resolver.index_bytes);
-	metrics_counter(m, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
-			st.resolver.built);
-	metrics_gauge(m, "sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
-		      st.resolver.cached_bytes);
+	METRICS(m, {"sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files},
+		{"sysom_aggregator_symbol_bytes", "Bytes of the symbol files.", st.store.bytes},
+		{"sysom_aggregator_symbol_evicted_total",
+		 "Symbol files removed because of symbols.max_bytes.", st.store.evicted},
+		{"sysom_aggregator_symbol_uploads", "Uploads in progress.", st.store.uploading},
+		{"sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.", st.store.begun},
+		{"sysom_aggregator_symbol_uploads_stored_total", "Uploads finished and stored.",
+		 st.store.finished},
+		{"sysom_aggregator_symbol_uploads_replaced_total",
+		 "Uploads that replaced a file of lower quality.", st.store.replaced},
+		{"sysom_aggregator_symbol_uploads_abandoned_total",
+		 "Uploads dropped because they were idle.", st.store.abandoned},
+		{"sysom_aggregator_symbol_received_bytes_total", "Bytes of uploaded chunks.",
+		 st.store.received_bytes});
+	METRICS_BY(m, "sysom_aggregator_symbol_refused_total", "Uploads refused, by reason.",
+		   "reason", {"known", st.store.refused_known}, {"room", st.store.refused_room},
+		   {"damaged", st.store.refused_damaged}, {"foreign", st.store.refused_build_id},
+		   {"stripped", st.store.refused_stripped}, {"order", st.store.refused_order});
+	METRICS(m,
+		{"sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
+		 st.asked_addresses},
+		{"sysom_aggregator_symbol_named_addresses_total", "Addresses that got a name.",
+		 st.named_addresses},
+		{"sysom_aggregator_symbol_index_files", "Index files.", st.resolver.index_files},
+		{"sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
+		 st.resolver.index_bytes},
+		{"sysom_aggregator_symbol_index_built_total", "Indexes built.", st.resolver.built},
+		{"sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
+		 st.resolver.cached_bytes});
 }

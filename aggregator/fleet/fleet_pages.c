@@ -396,7 +396,7 @@ static void put_job_series(struct fleet *f, const struct job_name *names, uint32
 static void put_kept(struct metrics *m, unsigned which, const struct job_name *names,
 		     const struct kept_list *list)
 {
-	metrics_family(m, series[which].name, "gauge", series[which].help);
+	metrics_family(m, series[which].name, series[which].help);
 	for (uint32_t i = 0; i < list->count; i++) {
 		const struct kept *k = &list->of[i];
 		double value = which == SUSPECT ? k->suspect : k->excess_s;
@@ -420,7 +420,7 @@ void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t 
 
 	if (!rows || names_of(f, who, NULL, NULL, &names, &n))
 		n = 0;
-	metrics_family(m, series[INFO].name, "gauge", series[INFO].help);
+	metrics_family(m, series[INFO].name, series[INFO].help);
 	for (uint32_t i = 0; i < n; i++)
 		put_job_series(f, names, i, now_ns, rows, m, &list);
 	put_kept(m, SUSPECT, names, &list);

@@ -460,17 +460,17 @@ void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64
 
 	pthread_mutex_lock(&f->lock);
 	jobs = jobs_of(f, who, NULL, &count);
-	metrics_family(m, "sysom_job_requests", "gauge", "Requests of a serving job now.");
+	metrics_family(m, "sysom_job_requests", "Requests of a serving job now.");
 	for (uint32_t i = 0; i < count; i++)
 		put_now(m, jobs[i], sum_of(f, jobs[i]->requests, now_ns));
 	metrics_family(
-	    m, "sysom_job_request_seconds", "gauge",
+	    m, "sysom_job_request_seconds",
 	    "Time to first token (ttft) and time per output token (tpot) of the last one "
 	    "to two minutes.");
 	for (uint32_t i = 0; i < count; i++)
 		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
 			put_quantiles(m, jobs[i], (enum request_objective)o);
-	metrics_family(m, "sysom_job_request_violations_total", "counter",
+	metrics_family(m, "sysom_job_request_violations_total",
 		       "Requests of a serving job that missed an objective.");
 	for (uint32_t i = 0; i < count; i++)
 		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)

@@ -2,13 +2,18 @@
 #include "base/metrics/metrics.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/version.h"
 
-void metrics_family(struct metrics *m, const char *name, const char *type, const char *help)
+void metrics_family(struct metrics *m, const char *name, const char *help)
 {
-	m->family(m, name, type, help);
+	size_t n = strlen(name), tail = strlen("_total");
+	bool total = n > tail && !strcmp(name + n - tail, "_total");
+
+	m->family(m, name, total ? "counter" : "gauge", help);
 }
 
 void metrics_sample(struct metrics *m, const char *name, double value, ...)
@@ -25,24 +30,20 @@ void metrics_sample(struct metrics *m, const char *name, double value, ...)
 	m->sample(m, name, value, labels, count);
 }
 
-void metrics_by(struct metrics *m, const char *name, const char *type, const char *help,
-		const char *label, const struct metrics_count *counts)
+void metrics_by(struct metrics *m, const char *name, const char *help, const char *label,
+		const struct metrics_count *counts)
 {
-	metrics_family(m, name, type, help);
+	metrics_family(m, name, help);
 	for (; counts->of; counts++)
 		metrics_sample(m, name, (double)counts->count, label, counts->of, NULL);
 }
 
-void metrics_counter(struct metrics *m, const char *name, const char *help, double value)
+void metrics_plain(struct metrics *m, const struct metrics_plain *list)
 {
-	metrics_family(m, name, "counter", help);
-	metrics_sample(m, name, value, NULL);
-}
-
-void metrics_gauge(struct metrics *m, const char *name, const char *help, double value)
-{
-	metrics_family(m, name, "gauge", help);
-	metrics_sample(m, name, value, NULL);
+	for (; list->name; list++) {
+		metrics_family(m, list->name, list->help);
+		metrics_sample(m, list->name, list->value, NULL);
+	}
 }
 
 void metrics_build_info(struct metrics *m, unsigned wire_version)
@@ -50,7 +51,7 @@ void metrics_build_info(struct metrics *m, unsigned wire_version)
 	char wire[16];
 
 	snprintf(wire, sizeof(wire), "%u", wire_version);
-	metrics_family(m, "sysom_build_info", "gauge",
+	metrics_family(m, "sysom_build_info",
 		       "1; version of this program, and of the messages between node and cluster.");
 	metrics_sample(m, "sysom_build_info", 1, "version", SYSOM_VERSION, "wire", wire, NULL);
 }

@@ -22,26 +22,30 @@ struct metrics {
 	void *out; /* of the form */
 };
 
-/* Begins a metric; its samples follow. type: "counter" or "gauge". name, type and help are ours:
- * they are not escaped. */
-void metrics_family(struct metrics *m, const char *name, const char *type, const char *help);
+/* Begins a metric; its samples follow. A name that ends in _total is a counter, any other a gauge.
+ * name and help are ours: they are not escaped. */
+void metrics_family(struct metrics *m, const char *name, const char *help);
 /* A sample. The name and value of each label follow, then NULL; at most METRICS_LABELS. */
 void metrics_sample(struct metrics *m, const char *name, double value, ...)
     __attribute__((sentinel));
-/* A metric whose samples differ in one label: METRICS_BY(m, name, type, help, label, {"a", 1},
+/* A metric whose samples differ in one label: METRICS_BY(m, name, help, label, {"a", 1},
  * {"b", 2}) */
 struct metrics_count {
 	const char *of; /* the label's value; NULL ends */
 	uint64_t count;
 };
-void metrics_by(struct metrics *m, const char *name, const char *type, const char *help,
-		const char *label, const struct metrics_count *counts);
-#define METRICS_BY(m, name, type, help, label, ...)                                                \
-	metrics_by(m, name, type, help, label,                                                     \
-		   (const struct metrics_count[]){__VA_ARGS__, {NULL, 0}})
-/* A metric of one sample without labels. */
-void metrics_counter(struct metrics *m, const char *name, const char *help, double value);
-void metrics_gauge(struct metrics *m, const char *name, const char *help, double value);
+void metrics_by(struct metrics *m, const char *name, const char *help, const char *label,
+		const struct metrics_count *counts);
+#define METRICS_BY(m, name, help, label, ...)                                                      \
+	metrics_by(m, name, help, label, (const struct metrics_count[]){__VA_ARGS__, {NULL, 0}})
+/* Metrics of one sample without labels: METRICS(m, {name, help, value}, {name, help, value}) */
+struct metrics_plain {
+	const char *name, *help; /* name NULL ends */
+	double value;
+};
+void metrics_plain(struct metrics *m, const struct metrics_plain *list);
+#define METRICS(m, ...)                                                                            \
+	metrics_plain(m, (const struct metrics_plain[]){__VA_ARGS__, {NULL, NULL, 0}})
 /* sysom_build_info: this program's version, and that of the messages between nodes and cluster. */
 void metrics_build_info(struct metrics *m, unsigned wire_version);
 

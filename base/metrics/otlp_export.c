@@ -200,9 +200,8 @@ void otlp_export_metrics(struct otlp_export *e, struct metrics *m)
 	pthread_mutex_lock(&e->lock);
 	s = e->stats;
 	pthread_mutex_unlock(&e->lock);
-	METRICS_BY(m, "sysom_otlp_requests_total", "counter",
-		   "Requests with metrics to otlp.url, by result.", "result", {"sent", s.sent},
-		   {"failed", s.failed}, {"dropped", s.dropped});
+	METRICS_BY(m, "sysom_otlp_requests_total", "Requests with metrics to otlp.url, by result.",
+		   "result", {"sent", s.sent}, {"failed", s.failed}, {"dropped", s.dropped});
 }
 
 /* ---- open and close ---- */

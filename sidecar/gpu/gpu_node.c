@@ -271,27 +271,25 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 
 static const struct {
 	enum gpu_field field;
-	const char *key, *metric, *type, *help;
+	const char *key, *metric, *help;
 	double unit; /* of the metric */
 } values[] = {
-    {GPU_SM_CLOCK, "sm_clock_mhz", "sysom_gpu_sm_clock_hertz", "gauge", "SM clock.", 1e6},
-    {GPU_MEM_CLOCK, "mem_clock_mhz", "sysom_gpu_memory_clock_hertz", "gauge", "Memory clock.", 1e6},
-    {GPU_POWER, "power_mw", "sysom_gpu_power_watts", "gauge", "Power drawn.", 1e-3},
-    {GPU_POWER_LIMIT, "power_limit_mw", "sysom_gpu_power_limit_watts", "gauge", "Power limit.",
-     1e-3},
-    {GPU_TEMPERATURE, "temperature_c", "sysom_gpu_temperature_celsius", "gauge", "Temperature.", 1},
-    {GPU_UTILISATION, "utilisation_percent", "sysom_gpu_busy_ratio", "gauge",
+    {GPU_SM_CLOCK, "sm_clock_mhz", "sysom_gpu_sm_clock_hertz", "SM clock.", 1e6},
+    {GPU_MEM_CLOCK, "mem_clock_mhz", "sysom_gpu_memory_clock_hertz", "Memory clock.", 1e6},
+    {GPU_POWER, "power_mw", "sysom_gpu_power_watts", "Power drawn.", 1e-3},
+    {GPU_POWER_LIMIT, "power_limit_mw", "sysom_gpu_power_limit_watts", "Power limit.", 1e-3},
+    {GPU_TEMPERATURE, "temperature_c", "sysom_gpu_temperature_celsius", "Temperature.", 1},
+    {GPU_UTILISATION, "utilisation_percent", "sysom_gpu_busy_ratio",
      "Share of time in which a kernel ran.", 1e-2},
-    {GPU_ECC_CORRECTED, "ecc_corrected", "sysom_gpu_ecc_corrected_total", "counter",
+    {GPU_ECC_CORRECTED, "ecc_corrected", "sysom_gpu_ecc_corrected_total",
      "Memory errors corrected.", 1},
-    {GPU_ECC_UNCORRECTED, "ecc_uncorrected", "sysom_gpu_ecc_uncorrected_total", "counter",
+    {GPU_ECC_UNCORRECTED, "ecc_uncorrected", "sysom_gpu_ecc_uncorrected_total",
      "Memory errors not corrected.", 1},
-    {GPU_PCIE_REPLAYS, "pcie_replays", "sysom_gpu_pcie_replays_total", "counter",
-     "PCIe packets sent again.", 1},
-    {GPU_PCIE_GENERATION, "pcie_generation", "sysom_gpu_pcie_generation", "gauge",
-     "Current PCIe generation of the link.", 1},
-    {GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "Current number of PCIe lanes.",
+    {GPU_PCIE_REPLAYS, "pcie_replays", "sysom_gpu_pcie_replays_total", "PCIe packets sent again.",
      1},
+    {GPU_PCIE_GENERATION, "pcie_generation", "sysom_gpu_pcie_generation",
+     "Current PCIe generation of the link.", 1},
+    {GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "Current number of PCIe lanes.", 1},
 };
 
 static void json_device(const struct node *n, uint32_t i, const struct http_user *user,
@@ -377,16 +375,15 @@ void gpu_node_metrics(const struct node *n, struct metrics *m)
 
 	if (g)
 		gpu_poll_state(g->poll, &st);
-	metrics_gauge(m, "sysom_gpu_nvml", "1 while NVML answers.", st.open);
-	metrics_counter(m, "sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls);
-	metrics_counter(m, "sysom_gpu_poll_seconds_total", "Time spent in these rounds.",
-			(double)st.poll_ns * 1e-9);
-	metrics_counter(m, "sysom_gpu_lost_total",
-			"Readings and XIDs overwritten before they were used.", st.lost);
+	METRICS(m, {"sysom_gpu_nvml", "1 while NVML answers.", st.open},
+		{"sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls},
+		{"sysom_gpu_poll_seconds_total", "Time spent in these rounds.", st.poll_ns * 1e-9},
+		{"sysom_gpu_lost_total", "Readings and XIDs overwritten before they were used.",
+		 st.lost});
 	if (!g)
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(values); k++) {
-		metrics_family(m, values[k].metric, values[k].type, values[k].help);
+		metrics_family(m, values[k].metric, values[k].help);
 		for (uint32_t i = 0; i < g->count; i++)
 			if (has(&g->device[i].last, values[k].field))
 				sample(g, i, values[k].metric,
@@ -394,18 +391,17 @@ void gpu_node_metrics(const struct node *n, struct metrics *m)
 					   values[k].unit,
 				       NULL, m);
 	}
-	metrics_family(m, "sysom_gpu_throttled", "gauge", "1 while this reason limits the clocks.");
+	metrics_family(m, "sysom_gpu_throttled", "1 while this reason limits the clocks.");
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
 		     k++)
 			sample(g, i, "sysom_gpu_throttled",
 			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0,
 			       reasons[k].name, m);
-	metrics_family(m, "sysom_gpu_xid_total", "counter", "XID errors that the driver reported.");
+	metrics_family(m, "sysom_gpu_xid_total", "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
 		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, m);
-	metrics_family(m, "sysom_gpu_answers", "gauge",
-		       "0 if the GPU does not answer NVML, else 1.");
+	metrics_family(m, "sysom_gpu_answers", "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
 		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, m);
 }

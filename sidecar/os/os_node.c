@@ -282,24 +282,22 @@ void os_node_metrics(const struct node *n, struct metrics *m)
 
 	if (os)
 		os_signals_stats(os, &st);
-	metrics_gauge(m, "sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf);
-	metrics_gauge(m, "sysom_os_processes", "Processes whose OS signals are kept.",
-		      st.processes);
-	metrics_gauge(m, "sysom_os_map_bytes", "Kernel memory of the OS signals' maps.",
-		      (double)st.map_bytes);
-	metrics_counter(m, "sysom_os_read_seconds_total", "CPU time spent on reading OS signals.",
-			(double)st.read_ns * 1e-9);
-	metrics_gauge(
-	    m, "sysom_os_bpf_cost_ratio",
-	    "Time in the OS signals' programs when last measured, as a share of the time of all "
-	    "CPUs.",
-	    st.cost);
-	metrics_gauge(m, "sysom_os_bpf_budget_ratio",
-		      "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
-	metrics_gauge(m, "sysom_os_bpf_turned_down",
-		      "1 while programs are detached because of their cost.", *st.turned_down != 0);
-	METRICS_BY(m, "sysom_os_lost_total", "counter", "OS signals that found no room, by table.",
-		   "what", {"threads", st.lost_threads}, {"others", st.lost_others},
+	METRICS(
+	    m, {"sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf},
+	    {"sysom_os_processes", "Processes whose OS signals are kept.", st.processes},
+	    {"sysom_os_map_bytes", "Kernel memory of the OS signals' maps.", st.map_bytes},
+	    {"sysom_os_read_seconds_total", "CPU time spent on reading OS signals.",
+	     st.read_ns * 1e-9},
+	    {"sysom_os_bpf_cost_ratio",
+	     "Time in the OS signals' programs when last measured, as a share of the time of all "
+	     "CPUs.",
+	     st.cost},
+	    {"sysom_os_bpf_budget_ratio", "Limit of sysom_os_bpf_cost_ratio; 0: no limit.",
+	     st.budget},
+	    {"sysom_os_bpf_turned_down", "1 while programs are detached because of their cost.",
+	     *st.turned_down != 0});
+	METRICS_BY(m, "sysom_os_lost_total", "OS signals that found no room, by table.", "what",
+		   {"threads", st.lost_threads}, {"others", st.lost_others},
 		   {"block", st.lost_block}, {"locks", st.lost_locks},
 		   {"processes", st.lost_processes}, {"series", st.lost_series});
 }

@@ -455,7 +455,7 @@ void request_node_metrics(struct node *n, const struct http_user *user, struct m
 	const struct request_table *t = n->request_node->table;
 
 	metrics_family(
-	    m, "sysom_requests_total", "counter",
+	    m, "sysom_requests_total",
 	    "Requests of a serving job, by how they left: lost: without an end; evicted: "
 	    "for lack of room, which counts as lost too.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -469,7 +469,7 @@ void request_node_metrics(struct node *n, const struct http_user *user, struct m
 				    (double)*(const uint64_t *)((const char *)s + results[k].at),
 				    "job_name", job, "result", results[k].result, NULL);
 	}
-	metrics_family(m, "sysom_request_violations_total", "counter",
+	metrics_family(m, "sysom_request_violations_total",
 		       "Requests that missed an objective: time to first token (ttft) or time per "
 		       "output token (tpot).");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {

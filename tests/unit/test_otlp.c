@@ -59,7 +59,7 @@ static void divides_many_points_into_requests(void **unused)
 	size_t points = 0;
 	char n[12];
 
-	metrics_family(otlp_metrics(o), "a_seconds", "gauge", "Some.");
+	metrics_family(otlp_metrics(o), "a_seconds", "Some.");
 	for (uint32_t i = 0; i < 2 * OTLP_POINTS + 1; i++) {
 		snprintf(n, sizeof(n), "%u", i);
 		metrics_sample(otlp_metrics(o), "a_seconds", i, "n", n, NULL);
@@ -86,7 +86,7 @@ static void a_label_of_any_bytes_becomes_well_formed(void **unused)
 	struct otlp *o = begin(&g);
 	const Otlp__NumberDataPoint *p;
 
-	metrics_family(otlp_metrics(o), "a_total", "counter", "Some.");
+	metrics_family(otlp_metrics(o), "a_total", "Some.");
 	metrics_sample(otlp_metrics(o), "a_total", NAN, "x", "q\"\n\xc3\xa9\xff\xed\xa0\x80", NULL);
 	assert_int_equal(otlp_end(o), 0);
 	p = scope(&g, 0)->metrics[0]->sum->data_points[0];
@@ -106,13 +106,13 @@ static void a_metric_without_samples_is_left_out(void **unused)
 	struct got g;
 	struct otlp *o = begin(&g);
 
-	metrics_family(otlp_metrics(o), "a", "gauge", "Some.");
-	metrics_family(otlp_metrics(o), "b", "gauge", "Some.");
+	metrics_family(otlp_metrics(o), "a", "Some.");
+	metrics_family(otlp_metrics(o), "b", "Some.");
 	assert_int_equal(otlp_end(o), 0);
 	assert_int_equal(g.count, 0);
 	o = begin(&g);
-	metrics_family(otlp_metrics(o), "a", "gauge", "Some.");
-	metrics_gauge(otlp_metrics(o), "b", "Other.", 0);
+	metrics_family(otlp_metrics(o), "a", "Some.");
+	METRICS(otlp_metrics(o), {"b", "Other.", 0});
 	assert_int_equal(otlp_end(o), 0);
 	assert_int_equal(scope(&g, 0)->n_metrics, 1);
 	assert_string_equal(scope(&g, 0)->metrics[0]->description, "Other.");

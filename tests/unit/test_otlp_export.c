@@ -102,7 +102,7 @@ static void a_slow_receiver_does_not_delay_the_end(void **unused)
 	assert_int_equal(otlp_export_open(&e, &s, "test", "host"), 0);
 	m = otlp_export_begin(e, UINT64_MAX);
 	assert_non_null(m);
-	metrics_family(m, "a", "gauge", "Some.");
+	metrics_family(m, "a", "Some.");
 	for (uint32_t i = 0; i < REQUESTS * OTLP_POINTS; i++)
 		metrics_sample(m, "a", i, NULL);
 	otlp_export_end(e);

@@ -24,9 +24,8 @@ static void names_a_metric_before_its_samples(void **unused)
 	struct metrics m = prometheus_metrics(&b);
 
 	buf_init(&b, 4096);
-	metrics_counter(&m, "a_total", "Some.", 3);
-	metrics_gauge(&m, "b", "Now.", 0.5);
-	METRICS_BY(&m, "c_total", "counter", "By kind.", "kind", {"x", 1}, {"y", 2});
+	METRICS(&m, {"a_total", "Some.", 3}, {"b", "Now.", 0.5});
+	METRICS_BY(&m, "c_total", "By kind.", "kind", {"x", 1}, {"y", 2});
 	expect(&b, "# HELP a_total Some.\n# TYPE a_total counter\na_total 3\n"
 		   "# HELP b Now.\n# TYPE b gauge\nb 0.5\n"
 		   "# HELP c_total By kind.\n# TYPE c_total counter\n"
