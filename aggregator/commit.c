@@ -31,9 +31,27 @@
 #define RENAME_LOOKS 3u
 
 struct waiting_finding {
-	struct waiting_finding *next;
+	STAILQ_ENTRY(waiting_finding) next;
 	struct finding_report finding;
 };
+
+STAILQ_HEAD(items, commit_item);
+STAILQ_HEAD(findings, waiting_finding);
+
+/* Moves at most `most` elements from the head of a list into an empty one. */
+#define TAKE(to, from, most)                                                                       \
+	for (uint32_t n_ = (most); n_ && !STAILQ_EMPTY(from); n_--) {                              \
+		__typeof__(STAILQ_FIRST(from)) one_ = STAILQ_FIRST(from);                          \
+                                                                                                   \
+		STAILQ_REMOVE_HEAD(from, next);                                                    \
+		STAILQ_INSERT_TAIL(to, one_, next);                                                \
+	}
+/* Moves all of a list before those of another one. */
+#define GIVE_BACK(list, to)                                                                        \
+	do {                                                                                       \
+		STAILQ_CONCAT(list, to);                                                           \
+		STAILQ_CONCAT(to, list);                                                           \
+	} while (0)
 
 struct commit {
 	struct commit_config config;
@@ -44,8 +62,8 @@ struct commit {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	/* under lock */
-	struct commit_item *first, **last;
-	struct waiting_finding *findings, **findings_last;
+	struct items items;
+	struct findings findings;
 	uint32_t finding_count;
 	struct commit_stats stats;
 	bool closing;
@@ -257,92 +275,41 @@ static int put_one(struct commit *c, const struct commit_item *item, uint64_t no
 }
 
 /* Drops invalid findings and goes on with the others. */
-static int put_findings(struct commit *c, const struct waiting_finding *list, uint64_t now)
+static int put_findings(struct commit *c, const struct findings *list, uint64_t now)
 {
-	int err = 0;
+	const struct waiting_finding *f;
 
-	for (; list && !err; list = list->next) {
+	STAILQ_FOREACH (f, list, next) {
 		struct incident_change change;
+		int err = incident_set_add_finding(c->set, &f->finding, now, &change);
 
-		err = incident_set_add_finding(c->set, &list->finding, now, &change);
-		if (err == -EINVAL)
+		if (err == -EINVAL) {
 			log_warn("finding", "why=\"invalid; dropped\" kind=%s",
-				 finding_kind_name(list->finding.finding.kind));
-		else if (!err && change.id[0])
+				 finding_kind_name(f->finding.finding.kind));
+			continue;
+		}
+		if (!err && change.id[0])
 			err = take_change(c, &change);
-		err = err == -EINVAL ? 0 : err;
+		if (err)
+			return err;
 	}
-	return err;
-}
-
-/* Takes a batch from the queue, at most. */
-static struct commit_item *take(struct commit *c)
-{
-	struct commit_item *list = c->first, *p = list;
-
-	for (uint32_t n = 1; p && p->next && n < LIMIT_COMMIT_WINDOWS; n++)
-		p = p->next;
-	if (p) {
-		c->first = p->next;
-		p->next = NULL;
-	}
-	if (!c->first)
-		c->last = &c->first;
-	return list;
-}
-
-/* Under lock. Takes at most max waiting findings. */
-static struct waiting_finding *take_findings(struct commit *c, uint32_t max)
-{
-	struct waiting_finding *list = c->findings, **end = &list;
-
-	for (; *end && max; max--)
-		end = &(*end)->next;
-	c->findings = *end;
-	if (!c->findings)
-		c->findings_last = &c->findings;
-	*end = NULL;
-	return list;
+	return 0;
 }
 
 /* After the transaction: frees the findings, or puts them before newer ones for another try. */
-static void settle_findings(struct commit *c, struct waiting_finding *list, int err)
+static void settle_findings(struct commit *c, struct findings *list, int err)
 {
-	struct waiting_finding *p = list;
+	struct waiting_finding *f;
 
 	pthread_mutex_lock(&c->lock);
-	if (err && list) {
-		while (p->next)
-			p = p->next;
-		p->next = c->findings;
-		if (!c->findings)
-			c->findings_last = &p->next;
-		c->findings = list;
-		list = NULL;
-	}
-	for (; list; list = p) {
-		p = list->next;
-		free(list);
+	if (err)
+		GIVE_BACK(list, &c->findings);
+	while ((f = STAILQ_FIRST(list))) {
+		STAILQ_REMOVE_HEAD(list, next);
+		free(f);
 		c->finding_count--;
 		c->stats.findings++;
 	}
-	pthread_mutex_unlock(&c->lock);
-}
-
-/* Puts the items from `rest` on back at the head of the queue. */
-static void give_back(struct commit *c, struct commit_item *rest)
-{
-	struct commit_item *p = rest;
-
-	if (!rest)
-		return;
-	while (p->next)
-		p = p->next;
-	pthread_mutex_lock(&c->lock);
-	p->next = c->first;
-	if (!c->first)
-		c->last = &p->next;
-	c->first = rest;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -352,25 +319,27 @@ static const char *why_not(int err)
 }
 
 /* cpu_ns: of the whole batch. Time that no window used alone is divided equally. */
-static void share_cost(struct commit_item *list, uint64_t cpu_ns)
+static void share_cost(struct items *list, uint64_t cpu_ns)
 {
+	struct commit_item *p;
 	uint64_t count = 0;
 
-	for (const struct commit_item *p = list; p; p = p->next, count++)
+	STAILQ_FOREACH (p, list, next) {
 		cpu_ns -= p->cost_ns < cpu_ns ? p->cost_ns : cpu_ns;
-	for (struct commit_item *p = list; p; p = p->next)
+		count++;
+	}
+	STAILQ_FOREACH (p, list, next)
 		p->cost_ns += cpu_ns / count;
 }
 
-static void finish(struct commit *c, struct commit_item *list, const bool *fresh, int err)
+static void finish(struct commit *c, struct items *list, const bool *fresh, int err)
 {
-	uint32_t i = 0;
+	struct commit_item *item;
 
-	while (list) {
-		struct commit_item *item = list;
-		enum wire_status status = err ? WIRE_RETRY : fresh[i] ? WIRE_OK : WIRE_DUPLICATE;
+	while ((item = STAILQ_FIRST(list))) {
+		enum wire_status status = err ? WIRE_RETRY : *fresh++ ? WIRE_OK : WIRE_DUPLICATE;
 
-		list = item->next;
+		STAILQ_REMOVE_HEAD(list, next);
 		pthread_mutex_lock(&c->lock);
 		c->stats.pending_bytes -= item->bytes;
 		c->stats.retries += status == WIRE_RETRY;
@@ -378,7 +347,6 @@ static void finish(struct commit *c, struct commit_item *list, const bool *fresh
 		c->stats.duplicates += status == WIRE_DUPLICATE;
 		pthread_mutex_unlock(&c->lock);
 		item->done(item, status, err ? why_not(err) : "");
-		i++;
 	}
 }
 
@@ -427,34 +395,35 @@ static int check_space(const struct commit *c)
 	return store_free_bytes(c->store) < c->config.reserve_bytes ? -ENOSPC : 0;
 }
 
-static void commit_batch(struct commit *c, struct commit_item *list,
-			 struct waiting_finding *findings)
+static void commit_batch(struct commit *c, struct items *list, struct findings *findings)
 {
 	bool fresh[LIMIT_COMMIT_WINDOWS] = {false};
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
 	struct store_bounds keep = bounds(c, now);
 	uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	struct commit_item *p = list;
+	struct items done = STAILQ_HEAD_INITIALIZER(done);
 	struct store_removed removed = {0};
+	bool had_findings = !STAILQ_EMPTY(findings);
 	int err = check_space(c), one = 0;
 
 	if (!err)
 		err = store_begin(c->store);
-	for (uint32_t i = 0; p && !err; i++) {
-		struct commit_item *next = p->next;
+	for (uint32_t i = 0; !STAILQ_EMPTY(list) && !err; i++) {
+		struct commit_item *p = STAILQ_FIRST(list);
 
+		TAKE(&done, list, 1);
 		p->cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		one = put_one(c, p, now);
 		p->cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - p->cost_ns;
 		fresh[i] = one > 0;
 		err = one < 0 ? one : 0;
-		if (!err && next && clock_monotonic_ns() - begun > LIMIT_COMMIT_NS) {
-			p->next = NULL;
-			give_back(c, next);
-			next = NULL;
+		if (!err && clock_monotonic_ns() - begun > LIMIT_COMMIT_NS) {
+			pthread_mutex_lock(&c->lock);
+			GIVE_BACK(list, &c->items);
+			pthread_mutex_unlock(&c->lock);
 		}
-		p = next;
 	}
+	STAILQ_CONCAT(&done, list); /* after an error */
 	if (!err)
 		err = put_findings(c, findings, now);
 	if (!err)
@@ -476,10 +445,10 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	count_transaction(c, begun, err);
 	if (!err)
 		refresh_totals(c, &removed);
-	c->findings_failed = err && findings;
+	c->findings_failed = err && had_findings;
 	settle_findings(c, findings, err);
-	share_cost(list, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
-	finish(c, list, fresh, err);
+	share_cost(&done, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
+	finish(c, &done, fresh, err);
 }
 
 /* ---- upkeep ---- */
@@ -618,24 +587,27 @@ static void *thread_main(void *arg)
 	struct commit *c = arg;
 
 	for (;;) {
-		struct commit_item *list;
-		struct waiting_finding *findings;
+		struct items list = STAILQ_HEAD_INITIALIZER(list);
+		struct findings findings = STAILQ_HEAD_INITIALIZER(findings);
 		struct timespec until;
-		bool closing;
+		bool closing, no_items, no_findings;
 
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += 1;
 		pthread_mutex_lock(&c->lock);
-		while (!c->first && (!c->findings || c->findings_failed) && !c->closing &&
+		while (STAILQ_EMPTY(&c->items) &&
+		       (STAILQ_EMPTY(&c->findings) || c->findings_failed) && !c->closing &&
 		       pthread_cond_timedwait(&c->wake, &c->lock, &until) != ETIMEDOUT)
 			;
-		list = take(c);
-		findings = take_findings(c, FINDINGS_MAX);
+		TAKE(&list, &c->items, LIMIT_COMMIT_WINDOWS);
+		TAKE(&findings, &c->findings, FINDINGS_MAX);
 		closing = c->closing;
 		pthread_mutex_unlock(&c->lock);
-		if (list || findings)
-			commit_batch(c, list, findings);
-		if (closing && !list && (!findings || c->findings_failed))
+		no_items = STAILQ_EMPTY(&list);
+		no_findings = STAILQ_EMPTY(&findings);
+		if (!no_items || !no_findings)
+			commit_batch(c, &list, &findings);
+		if (closing && no_items && (no_findings || c->findings_failed))
 			return NULL;
 		upkeep(c);
 	}
@@ -651,7 +623,6 @@ static bool is_stored(void *arg, const char *id)
 
 static int start_thread(struct commit *c)
 {
-
 	pthread_mutex_init(&c->lock, NULL);
 	cond_init_monotonic(&c->wake);
 	return -pthread_create(&c->thread, NULL, thread_main, c);
@@ -671,8 +642,8 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 	c->opened_ns = clock_monotonic_ns();
 	c->fleet = fleet;
 	fleet_sources(fleet, &c->config.incident.sources);
-	c->last = &c->first;
-	c->findings_last = &c->findings;
+	STAILQ_INIT(&c->items);
+	STAILQ_INIT(&c->findings);
 	err = store_open(&c->store, config->dir);
 	if (!err && config->opened)
 		config->opened(config->name_arg);
@@ -699,14 +670,14 @@ void commit_stop(struct commit *c)
 	pthread_cond_signal(&c->wake);
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
-	CHECK(!c->first);
+	CHECK(STAILQ_EMPTY(&c->items));
 }
 
 void commit_close(struct commit *c)
 {
 	if (!c)
 		return;
-	settle_findings(c, take_findings(c, UINT32_MAX), 0);
+	settle_findings(c, &c->findings, 0);
 	incident_set_close(c->set);
 	store_close(c->store);
 	pthread_cond_destroy(&c->wake);
@@ -726,9 +697,7 @@ int commit_push(struct commit *c, struct commit_item *item)
 	if (err) {
 		c->stats.retries++;
 	} else {
-		item->next = NULL;
-		*c->last = item;
-		c->last = &item->next;
+		STAILQ_INSERT_TAIL(&c->items, item, next);
 		c->stats.pending_bytes += item->bytes;
 		pthread_cond_signal(&c->wake);
 	}
@@ -749,10 +718,8 @@ int commit_push_finding(struct commit *c, const struct finding_report *f)
 	if (err) {
 		c->stats.findings_dropped++;
 	} else {
-		t->next = NULL;
 		t->finding = *f;
-		*c->findings_last = t;
-		c->findings_last = &t->next;
+		STAILQ_INSERT_TAIL(&c->findings, t, next);
 		c->finding_count++;
 		pthread_cond_signal(&c->wake);
 	}

@@ -6,6 +6,8 @@
 #ifndef SYSOM_AGGREGATOR_COMMIT_H
 #define SYSOM_AGGREGATOR_COMMIT_H
 
+#include <sys/queue.h>
+
 #include "aggregator/alert.h"
 #include "aggregator/fleet/fleet.h"
 #include "aggregator/incident/incident.h"
@@ -18,7 +20,7 @@ struct commit;
 /* Embedded in the caller's request. The caller keeps it, with the digest's excerpt and the body,
  * until done. */
 struct commit_item {
-	struct commit_item *next;
+	STAILQ_ENTRY(commit_item) next;
 	struct digest digest;
 	bool stranger; /* the sender may not report this rank: stored, part of no incident */
 	const void *body;
