@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
-#include "base/check.h"
 #include "base/job_key.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/daemon/dirs.h"
-#include "base/daemon/log.h"
 #include "base/replace.h"
 
 #define PAGES_PER_STEP 1024

@@ -6,7 +6,6 @@
 #include "base/daemon/foreign.h"
 
 #include <signal.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <nettle/memops.h>
 #include <nettle/sha2.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

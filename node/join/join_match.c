@@ -4,7 +4,6 @@
  * (join_align.c). */
 #include <string.h>
 
-#include "base/check.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "node/join/join_private.h"

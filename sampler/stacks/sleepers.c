@@ -6,7 +6,6 @@
 #include "sampler/stacks/sleepers.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

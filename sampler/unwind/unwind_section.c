@@ -2,7 +2,6 @@
  * unwind_section.c - see unwind_section.h. */
 #include "sampler/unwind/unwind_section.h"
 
-#include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
