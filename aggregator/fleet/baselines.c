@@ -132,10 +132,8 @@ void baselines_close(struct baselines *b)
 static struct sql_call call_of(struct baselines *b, enum statement which, const char *what,
 			       const char *job, const char *role)
 {
-	struct sql_call c = sql_call(&b->sql, which, what);
+	struct sql_call c = SQL_ASK(&b->sql, which, what, SQL_TEXT(job), SQL_TEXT(role));
 
-	sql_text(&c, job);
-	sql_text(&c, role);
 	return c;
 }
 
@@ -147,17 +145,13 @@ int baselines_put(struct baselines *b, const char *job, const char *role,
 
 	pthread_mutex_lock(&b->lock);
 	c = call_of(b, ST_PUT, "put", job, role);
-	sql_integer(&c, r->run);
-	sql_integer(&c, r->updated_unix_ns);
-	sql_integer(&c, r->steps);
-	sql_real(&c, r->latency_ns);
-	sql_real(&c, r->self_ns);
-	sql_real(&c, r->mad_ns);
-	sql_blob(&c, body, bytes);
+	SQL_BIND(&c, SQL_INTEGER(r->run), SQL_INTEGER(r->updated_unix_ns), SQL_INTEGER(r->steps),
+		 SQL_REAL(r->latency_ns), SQL_REAL(r->self_ns), SQL_REAL(r->mad_ns),
+		 SQL_BLOB(body, bytes));
 	err = sql_run(&c);
 	if (!err) {
 		c = call_of(b, ST_TRIM, "trim", job, role);
-		sql_integer(&c, LIMIT_BASELINE_RUNS);
+		SQL_BIND(&c, SQL_INTEGER(LIMIT_BASELINE_RUNS));
 		err = sql_run(&c);
 	}
 	pthread_mutex_unlock(&b->lock);
@@ -187,9 +181,7 @@ int baselines_runs(struct baselines *b, const char *job, const char *role, uint6
 		memset(newest, 0, sizeof(*newest));
 	pthread_mutex_lock(&b->lock);
 	c = call_of(b, ST_RUNS, "runs", job, role);
-	sql_integer(&c, except);
-	sql_integer(&c, TEMPORAL_STEPS_MIN);
-	sql_integer(&c, max);
+	SQL_BIND(&c, SQL_INTEGER(except), SQL_INTEGER(TEMPORAL_STEPS_MIN), SQL_INTEGER(max));
 	while ((uint32_t)n < max && sql_next(&c)) {
 		struct baselines_run *r = &out[n];
 
@@ -216,7 +208,7 @@ int baselines_get(struct baselines *b, const char *job, const char *role, uint64
 	memset(out, 0, sizeof(*out));
 	pthread_mutex_lock(&b->lock);
 	c = call_of(b, ST_ONE, "get", job, role);
-	sql_integer(&c, run_id);
+	SQL_BIND(&c, SQL_INTEGER(run_id));
 	if (sql_next(&c)) {
 		*updated_unix_ns = sql_get_integer(&c, 0);
 		err = decode(&c, 1, out);
@@ -228,18 +220,12 @@ int baselines_get(struct baselines *b, const char *job, const char *role, uint64
 
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns)
 {
-	struct sql_call c;
 	int err;
 
 	pthread_mutex_lock(&b->lock);
-	c = sql_call(&b->sql, ST_EXPIRE, "expire");
-	sql_integer(&c, before_unix_ns);
-	err = sql_run(&c);
-	if (!err) {
-		c = sql_call(&b->sql, ST_BOUND, "bound");
-		sql_integer(&c, LIMIT_BASELINES);
-		err = sql_run(&c);
-	}
+	err = SQL_DO(&b->sql, ST_EXPIRE, "expire", SQL_INTEGER(before_unix_ns));
+	if (!err)
+		err = SQL_DO(&b->sql, ST_BOUND, "bound", SQL_INTEGER(LIMIT_BASELINES));
 	pthread_mutex_unlock(&b->lock);
 	return err;
 }
@@ -250,8 +236,7 @@ uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE
 	uint32_t n = 0;
 
 	pthread_mutex_lock(&b->lock);
-	c = sql_call(&b->sql, ST_NAMED, "named");
-	sql_text(&c, asked);
+	c = SQL_ASK(&b->sql, ST_NAMED, "named", SQL_TEXT(asked));
 	while (sql_next(&c))
 		if (!n++)
 			text_copy(key, WIRE_TEXT_BYTES, sql_get_text(&c, 0));
@@ -266,8 +251,7 @@ json_t *baselines_json(struct baselines *b, const char *job)
 	struct sql_call c;
 
 	pthread_mutex_lock(&b->lock);
-	c = sql_call(&b->sql, ST_LIST, "list");
-	sql_text(&c, job);
+	c = SQL_ASK(&b->sql, ST_LIST, "list", SQL_TEXT(job));
 	while (sql_next(&c)) {
 		char id[17];
 

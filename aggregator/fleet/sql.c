@@ -93,24 +93,28 @@ struct sql_call sql_call(struct sql *s, int which, const char *what)
 }
 
 /* Without a statement, binding fails and sql_next() reports the reason. */
-void sql_text(struct sql_call *c, const char *text)
+void sql_bind(struct sql_call *c, const struct sql_value *v)
 {
-	sqlite3_bind_text(c->st, ++c->bound, text, -1, SQLITE_STATIC);
+	for (; v->type; v++) {
+		int at = ++c->bound;
+
+		if (v->type == SQLITE_TEXT)
+			sqlite3_bind_text(c->st, at, v->data, -1, SQLITE_STATIC);
+		else if (v->type == SQLITE_INTEGER)
+			sqlite3_bind_int64(c->st, at, (int64_t)v->integer);
+		else if (v->type == SQLITE_FLOAT)
+			sqlite3_bind_double(c->st, at, v->real);
+		else
+			sqlite3_bind_blob64(c->st, at, v->data, v->bytes, SQLITE_STATIC);
+	}
 }
 
-void sql_integer(struct sql_call *c, uint64_t value)
+struct sql_call sql_ask(struct sql *s, int which, const char *what, const struct sql_value *values)
 {
-	sqlite3_bind_int64(c->st, ++c->bound, (int64_t)value);
-}
+	struct sql_call c = sql_call(s, which, what);
 
-void sql_real(struct sql_call *c, double value)
-{
-	sqlite3_bind_double(c->st, ++c->bound, value);
-}
-
-void sql_blob(struct sql_call *c, const void *data, size_t bytes)
-{
-	sqlite3_bind_blob64(c->st, ++c->bound, data, bytes, SQLITE_STATIC);
+	sql_bind(&c, values);
+	return c;
 }
 
 bool sql_next(struct sql_call *c)
@@ -146,4 +150,11 @@ int sql_run(struct sql_call *c)
 {
 	sql_next(c);
 	return sql_end(c);
+}
+
+int sql_do(struct sql *s, int which, const char *what, const struct sql_value *values)
+{
+	struct sql_call c = sql_ask(s, which, what, values);
+
+	return sql_run(&c);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sql.h - one SQLite file and its statements, each prepared once. A call binds its values in order,
  * steps, and ends:
- *   struct sql_call c = sql_call(sql, which, "what");
- *   sql_text(&c, job);
+ *   struct sql_call c = SQL_ASK(sql, which, "what", SQL_TEXT(job));
  *   while (sql_next(&c))
  *           ... sqlite3_column_int64(c.st, 0) ...
  *   return sql_end(&c);
@@ -43,12 +42,39 @@ int sql_exec(struct sql *s, const char *text, const char *what);
 /* The first number of the first row; -1: no row. */
 int64_t sql_number(struct sql *s, const char *text);
 
+/* A value of a statement. Text and blobs are borrowed until the call ends. */
+struct sql_value {
+	int type; /* SQLITE_TEXT, _INTEGER, _FLOAT, _BLOB; 0 ends */
+	uint64_t integer;
+	double real;
+	const void *data;
+	size_t bytes;
+};
+#define SQL_TEXT(v)                                                                                \
+	{                                                                                          \
+		.type = SQLITE_TEXT, .data = (v)                                                   \
+	} /* NULL is NULL */
+#define SQL_INTEGER(v)                                                                             \
+	{                                                                                          \
+		.type = SQLITE_INTEGER, .integer = (uint64_t)(v)                                   \
+	}
+#define SQL_REAL(v)                                                                                \
+	{                                                                                          \
+		.type = SQLITE_FLOAT, .real = (v)                                                  \
+	}
+#define SQL_BLOB(v, n)                                                                             \
+	{                                                                                          \
+		.type = SQLITE_BLOB, .data = (v), .bytes = (n)                                     \
+	}
+#define SQL_VALUES(...) ((const struct sql_value[]){__VA_ARGS__ __VA_OPT__(, ){.type = 0}})
+
 struct sql_call sql_call(struct sql *s, int which, const char *what);
-/* Binds the next value; text and blobs are borrowed until the call ends. */
-void sql_text(struct sql_call *c, const char *text); /* NULL is NULL */
-void sql_integer(struct sql_call *c, uint64_t value);
-void sql_real(struct sql_call *c, double value);
-void sql_blob(struct sql_call *c, const void *data, size_t bytes);
+/* Binds the next values. */
+void sql_bind(struct sql_call *c, const struct sql_value *values);
+#define SQL_BIND(c, ...) sql_bind(c, SQL_VALUES(__VA_ARGS__))
+/* A call with its values. */
+struct sql_call sql_ask(struct sql *s, int which, const char *what, const struct sql_value *values);
+#define SQL_ASK(s, which, what, ...) sql_ask(s, which, what, SQL_VALUES(__VA_ARGS__))
 /* Steps to the next row; false: no more. Do not call it again after false. */
 bool sql_next(struct sql_call *c);
 uint64_t sql_get_integer(const struct sql_call *c, int at);
@@ -57,5 +83,7 @@ const char *sql_get_text(const struct sql_call *c,
 int sql_end(struct sql_call *c);
 /* Steps and ends a call without rows. */
 int sql_run(struct sql_call *c);
+int sql_do(struct sql *s, int which, const char *what, const struct sql_value *values);
+#define SQL_DO(s, which, what, ...) sql_do(s, which, what, SQL_VALUES(__VA_ARGS__))
 
 #endif

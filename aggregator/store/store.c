@@ -204,13 +204,6 @@ void store_close(struct store *s)
 
 /* ---- writing ---- */
 
-static int run_plain(struct store *s, enum statement which, const char *what)
-{
-	struct sql_call c = sql_call(&s->sql, which, what);
-
-	return sql_run(&c);
-}
-
 int store_begin(struct store *s)
 {
 	int err;
@@ -221,7 +214,7 @@ int store_begin(struct store *s)
 			  s->dir);
 		return -EIO;
 	}
-	err = run_plain(s, ST_BEGIN, "begin");
+	err = SQL_DO(&s->sql, ST_BEGIN, "begin");
 	s->in_transaction = !err;
 	s->touched_count = 0;
 	return err;
@@ -229,7 +222,7 @@ int store_begin(struct store *s)
 
 int store_commit(struct store *s)
 {
-	int err = run_plain(s, ST_COMMIT, "commit");
+	int err = SQL_DO(&s->sql, ST_COMMIT, "commit");
 
 	if (!err)
 		s->in_transaction = false;
@@ -240,17 +233,14 @@ void store_rollback(struct store *s)
 {
 	/* after some errors SQLite has already rolled back */
 	if (s->in_transaction && !sqlite3_get_autocommit(s->sql.db))
-		run_plain(s, ST_ROLLBACK, "rollback");
+		SQL_DO(&s->sql, ST_ROLLBACK, "rollback");
 	s->in_transaction = false;
 }
 
 static int put_body(struct store *s, const void *body, size_t bytes)
 {
-	struct sql_call c = sql_call(&s->sql, ST_PUT_BODY, "body");
-
-	sql_integer(&c, (uint64_t)sqlite3_last_insert_rowid(s->sql.db));
-	sql_blob(&c, body, bytes);
-	return sql_run(&c);
+	return SQL_DO(&s->sql, ST_PUT_BODY, "body",
+		      SQL_INTEGER(sqlite3_last_insert_rowid(s->sql.db)), SQL_BLOB(body, bytes));
 }
 
 /* Notes that the transaction added to the job. */
@@ -266,25 +256,14 @@ static void touch(struct store *s, const char *job)
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes)
 {
-	struct sql_call c = sql_call(&s->sql, ST_PUT_WINDOW, "window");
-	int err;
+	int err = SQL_DO(&s->sql, ST_PUT_WINDOW, "window", SQL_BLOB(d->id, sizeof(d->id)),
+			 SQL_INTEGER(received_unix_ns), SQL_TEXT(d->rank.job),
+			 SQL_TEXT(d->rank.node), SQL_INTEGER(d->rank.rank), SQL_INTEGER(d->reason),
+			 SQL_INTEGER(d->sequence), SQL_INTEGER(d->begin_unix_ns),
+			 SQL_INTEGER(d->end_unix_ns), SQL_INTEGER(d->steps),
+			 SQL_INTEGER(d->records), SQL_INTEGER(bytes), SQL_INTEGER(d->raw_bytes),
+			 SQL_INTEGER(d->summary_only), SQL_INTEGER(owner_of(d->rank.job)));
 
-	sql_blob(&c, d->id, sizeof(d->id));
-	sql_integer(&c, received_unix_ns);
-	sql_text(&c, d->rank.job);
-	sql_text(&c, d->rank.node);
-	sql_integer(&c, (uint64_t)d->rank.rank);
-	sql_integer(&c, d->reason);
-	sql_integer(&c, d->sequence);
-	sql_integer(&c, d->begin_unix_ns);
-	sql_integer(&c, d->end_unix_ns);
-	sql_integer(&c, d->steps);
-	sql_integer(&c, d->records);
-	sql_integer(&c, bytes);
-	sql_integer(&c, d->raw_bytes);
-	sql_integer(&c, d->summary_only);
-	sql_integer(&c, (uint64_t)owner_of(d->rank.job));
-	err = sql_run(&c);
 	if (err || !sqlite3_changes(s->sql.db))
 		return err;
 	touch(s, d->rank.job);
@@ -294,21 +273,17 @@ int store_put_window(struct store *s, const struct digest *d, uint64_t received_
 
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident)
 {
-	struct sql_call c = sql_call(&s->sql, ST_SET_INCIDENT, "window incident");
-
-	sql_blob(&c, id, 16);
-	sql_text(&c, incident);
-	return sql_run(&c);
+	return SQL_DO(&s->sql, ST_SET_INCIDENT, "window incident", SQL_BLOB(id, 16),
+		      SQL_TEXT(incident));
 }
 
 /* Runs a statement whose values are texts. */
 static int run_texts(struct store *s, enum statement which, const char *a, const char *b)
 {
-	struct sql_call c = sql_call(&s->sql, which, "merge");
+	struct sql_call c = SQL_ASK(&s->sql, which, "merge", SQL_TEXT(a));
 
-	sql_text(&c, a);
 	if (b)
-		sql_text(&c, b);
+		SQL_BIND(&c, SQL_TEXT(b));
 	return sql_run(&c);
 }
 
@@ -321,12 +296,8 @@ uint64_t store_update_ns(uint64_t last_ns)
 
 static int put_merged(struct store *s, const char *from, const char *to)
 {
-	struct sql_call c = sql_call(&s->sql, ST_PUT_MERGED, "merge");
-
-	sql_text(&c, from);
-	sql_text(&c, to);
-	sql_integer(&c, store_update_ns(0));
-	return sql_run(&c);
+	return SQL_DO(&s->sql, ST_PUT_MERGED, "merge", SQL_TEXT(from), SQL_TEXT(to),
+		      SQL_INTEGER(store_update_ns(0)));
 }
 
 int store_merge_incident(struct store *s, const char *to, const char *from)
@@ -347,20 +318,12 @@ int store_put_findings(struct store *s, const char *incident, const char *json)
 
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json)
 {
-	struct sql_call c = sql_call(&s->sql, ST_PUT_INCIDENT, "incident");
-
-	sql_text(&c, row->id);
-	sql_text(&c, row->job);
-	sql_integer(&c, row->open);
-	sql_integer(&c, row->begin_unix_ns);
-	sql_integer(&c, row->end_unix_ns);
-	sql_integer(&c, row->arrival_unix_ns);
-	sql_text(&c, json);
-	sql_integer(&c, row->updated_unix_ns);
-	sql_integer(&c, (uint64_t)owner_of(row->job));
-	sql_integer(&c, strlen(json));
 	touch(s, row->job);
-	return sql_run(&c);
+	return SQL_DO(&s->sql, ST_PUT_INCIDENT, "incident", SQL_TEXT(row->id), SQL_TEXT(row->job),
+		      SQL_INTEGER(row->open), SQL_INTEGER(row->begin_unix_ns),
+		      SQL_INTEGER(row->end_unix_ns), SQL_INTEGER(row->arrival_unix_ns),
+		      SQL_TEXT(json), SQL_INTEGER(row->updated_unix_ns),
+		      SQL_INTEGER(owner_of(row->job)), SQL_INTEGER(strlen(json)));
 }
 
 /* ---- retention ---- */
@@ -388,8 +351,8 @@ static int expire(struct store *s, enum statement which, uint64_t before, int co
 	int err;
 
 	if (which < ST_OLDEST_WINDOWS)
-		sql_integer(&c, before);
-	sql_integer(&c, (uint64_t)count);
+		SQL_BIND(&c, SQL_INTEGER(before));
+	SQL_BIND(&c, SQL_INTEGER(count));
 	err = sql_run(&c);
 	return err ? err : sqlite3_changes(s->sql.db);
 }
@@ -402,11 +365,10 @@ struct oldest {
 
 static int find_oldest(struct store *s, const char *job, struct oldest *out)
 {
-	struct sql_call c = sql_call(&s->sql, ST_JOB_OLDEST_BODY, "oldest");
+	struct sql_call c = SQL_ASK(&s->sql, ST_JOB_OLDEST_BODY, "oldest", SQL_TEXT(job));
 	int err;
 
 	*out = (struct oldest){.received_ns = UINT64_MAX, .arrival_ns = UINT64_MAX};
-	sql_text(&c, job);
 	if (sql_next(&c)) {
 		out->seq = sql_get_integer(&c, 0);
 		out->received_ns = sql_get_integer(&c, 1);
@@ -414,8 +376,7 @@ static int find_oldest(struct store *s, const char *job, struct oldest *out)
 	err = sql_end(&c);
 	if (err)
 		return err;
-	c = sql_call(&s->sql, ST_JOB_OLDEST_INCIDENT, "oldest");
-	sql_text(&c, job);
+	c = SQL_ASK(&s->sql, ST_JOB_OLDEST_INCIDENT, "oldest", SQL_TEXT(job));
 	if (sql_next(&c)) {
 		text_copy(out->incident, sizeof(out->incident), sql_get_text(&c, 0));
 		out->arrival_ns = sql_get_integer(&c, 1);
@@ -425,10 +386,7 @@ static int find_oldest(struct store *s, const char *job, struct oldest *out)
 
 static int drop_body(struct store *s, uint64_t seq)
 {
-	struct sql_call c = sql_call(&s->sql, ST_DROP_BODY, "expire");
-
-	sql_integer(&c, seq);
-	return sql_run(&c);
+	return SQL_DO(&s->sql, ST_DROP_BODY, "expire", SQL_INTEGER(seq));
 }
 
 struct takes {
@@ -437,10 +395,9 @@ struct takes {
 
 static int takes_of(struct store *s, const char *job, struct takes *out)
 {
-	struct sql_call c = sql_call(&s->sql, ST_JOB_TAKES, "quota");
+	struct sql_call c = SQL_ASK(&s->sql, ST_JOB_TAKES, "quota", SQL_TEXT(job));
 
 	*out = (struct takes){0};
-	sql_text(&c, job);
 	if (sql_next(&c))
 		*out = (struct takes){sql_get_integer(&c, 0), sql_get_integer(&c, 1)};
 	return sql_end(&c);
@@ -497,9 +454,8 @@ static int keep_job(struct store *s, const char *job, const struct store_bounds 
 /* The next job in turn, to s->turn; after the last one "". 0 or -errno. */
 static int next_job(struct store *s)
 {
-	struct sql_call c = sql_call(&s->sql, ST_JOB_AFTER, "turn");
+	struct sql_call c = SQL_ASK(&s->sql, ST_JOB_AFTER, "turn", SQL_TEXT(s->turn));
 
-	sql_text(&c, s->turn);
 	if (sql_next(&c))
 		text_copy(s->turn, sizeof(s->turn), sql_get_text(&c, 0));
 	else

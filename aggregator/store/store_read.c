@@ -21,10 +21,9 @@ struct rows {
 
 static int take_rows(struct store *s, enum statement which, uint64_t since_unix_ns, struct rows *to)
 {
-	struct sql_call c = sql_call(&s->sql, which, "incidents");
+	struct sql_call c = SQL_ASK(&s->sql, which, "incidents", SQL_INTEGER(since_unix_ns),
+				    SQL_INTEGER(LIMIT_INCIDENTS_LIVE - to->count));
 
-	sql_integer(&c, since_unix_ns);
-	sql_integer(&c, LIMIT_INCIDENTS_LIVE - to->count);
 	while (to->count < LIMIT_INCIDENTS_LIVE && sql_next(&c)) {
 		struct incident_row *r = &to->list[to->count++];
 
@@ -59,10 +58,9 @@ int store_each_incident(struct store *s, uint64_t since_unix_ns,
 int store_each_window_body(struct store *s, const char *incident,
 			   int (*fn)(void *arg, const void *body, size_t bytes), void *arg)
 {
-	struct sql_call c = sql_call(&s->sql, ST_EACH_BODY, "bodies");
+	struct sql_call c = SQL_ASK(&s->sql, ST_EACH_BODY, "bodies", SQL_TEXT(incident));
 	int err = 0, ended;
 
-	sql_text(&c, incident);
 	while (!err && sql_next(&c))
 		err = fn(arg, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
 	ended = sql_end(&c);
@@ -72,10 +70,9 @@ int store_each_window_body(struct store *s, const char *incident,
 /* An incident's JSON from that statement; NULL: none. */
 static json_t *json_of(struct store *s, enum statement which, const char *incident)
 {
-	struct sql_call c = sql_call(&s->sql, which, "json");
+	struct sql_call c = SQL_ASK(&s->sql, which, "json", SQL_TEXT(incident));
 	json_t *j;
 
-	sql_text(&c, incident);
 	j = sql_next(&c) ? json_loads(sql_get_text(&c, 0), 0, NULL) : NULL;
 	sql_end(&c);
 	return j;
@@ -138,12 +135,11 @@ static bool only_job(struct store *s, const char *asked, struct name_range r,
 	if (strlen(asked) >= WIRE_TEXT_BYTES)
 		return true;
 	for (uint32_t i = 0; i < NAMESAKES_MAX; i++) {
-		struct sql_call c = sql_call(&s->sql, ST_NEXT_JOB, "next job");
+		struct sql_call c =
+		    SQL_ASK(&s->sql, ST_NEXT_JOB, "next job", SQL_TEXT(r.from), SQL_TEXT(r.to));
 		char job[WIRE_TEXT_BYTES];
 		bool more;
 
-		sql_text(&c, r.from);
-		sql_text(&c, r.to);
 		more = sql_next(&c);
 		if (more)
 			text_copy(job, sizeof(job), sql_get_text(&c, 0));
@@ -166,7 +162,7 @@ static bool sees_all(const struct http_user *who)
 /* Binds the owner whose rows are shown: of users without a number, nobody's. */
 static void bind_owner(struct sql_call *c, const struct http_user *who)
 {
-	sql_integer(c, who->has_uid ? (uint64_t)who->uid : (uint64_t)-2);
+	SQL_BIND(c, SQL_INTEGER(who->has_uid ? (uint64_t)who->uid : (uint64_t)-2));
 }
 
 /* The lists differ in the index that they use, so each has its own statement. A job is of one owner,
@@ -205,16 +201,14 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 	int err;
 
 	if (q->job || sees_all(q->who))
-		sql_text(&c, one ? key : q->job);
+		SQL_BIND(&c, SQL_TEXT(one ? key : q->job));
 	else
 		bind_owner(&c, q->who);
-	sql_integer(&c, q->state && !strcmp(q->state, "open"));
-	sql_integer(&c, q->after_ns ? q->after_ns : INT64_MAX);
-	sql_text(&c, q->after_id);
-	sql_integer(&c, (uint64_t)q->limit + 1);
+	SQL_BIND(&c, SQL_INTEGER(q->state && !strcmp(q->state, "open")),
+		 SQL_INTEGER(q->after_ns ? q->after_ns : INT64_MAX), SQL_TEXT(q->after_id),
+		 SQL_INTEGER(q->limit + 1ull));
 	if (q->job && !one) {
-		sql_text(&c, range.from);
-		sql_text(&c, range.to);
+		SQL_BIND(&c, SQL_TEXT(range.from), SQL_TEXT(range.to));
 	}
 	buf_puts(out, "{\"incidents\":[");
 	while (!hidden && sql_next(&c)) {
@@ -235,11 +229,10 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 
 static json_t *windows_json(struct store *s, const char *incident)
 {
-	struct sql_call c = sql_call(&s->sql, ST_INCIDENT_WINDOWS, "windows");
+	struct sql_call c = SQL_ASK(&s->sql, ST_INCIDENT_WINDOWS, "windows", SQL_TEXT(incident),
+				    SQL_INTEGER(LIMIT_API_WINDOWS));
 	json_t *list = json_array();
 
-	sql_text(&c, incident);
-	sql_integer(&c, LIMIT_API_WINDOWS);
 	while (sql_next(&c)) {
 		char id[33] = "";
 
@@ -263,10 +256,9 @@ static json_t *windows_json(struct store *s, const char *incident)
 
 static bool successor_of(struct store *s, const char *id, char out[INCIDENT_ID_BYTES])
 {
-	struct sql_call c = sql_call(&s->sql, ST_SUCCESSOR, "successor");
+	struct sql_call c = SQL_ASK(&s->sql, ST_SUCCESSOR, "successor", SQL_TEXT(id));
 	bool known;
 
-	sql_text(&c, id);
 	known = sql_next(&c);
 	if (known)
 		text_copy(out, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
@@ -285,9 +277,8 @@ int store_incident_id(struct store *s, const struct http_user *who, const char *
 	    begin[strspn(begin, "0123456789abcdef")])
 		return -ENOENT;
 	snprintf(end, sizeof(end), "%sg", begin); /* after every digit */
-	c = sql_call(&s->sql, sees_all(who) ? ST_INCIDENT_ID : ST_INCIDENT_ID_OWNER, "incident");
-	sql_text(&c, begin);
-	sql_text(&c, end);
+	c = SQL_ASK(&s->sql, sees_all(who) ? ST_INCIDENT_ID : ST_INCIDENT_ID_OWNER, "incident",
+		    SQL_TEXT(begin), SQL_TEXT(end));
 	if (!sees_all(who))
 		bind_owner(&c, who);
 	while (sql_next(&c) && !found++)
@@ -330,11 +321,11 @@ static void feed_line(const struct sql_call *c, struct buf *out)
 int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix_ns, uint32_t limit,
 	       struct buf *out)
 {
-	struct sql_call c = sql_call(&s->sql, sees_all(who) ? ST_FEED : ST_FEED_OWNER, "feed");
+	struct sql_call c = SQL_ASK(
+	    &s->sql, sees_all(who) ? ST_FEED : ST_FEED_OWNER, "feed",
+	    SQL_INTEGER(since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX), SQL_INTEGER(limit));
 	int err;
 
-	sql_integer(&c, since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX);
-	sql_integer(&c, limit);
 	if (!sees_all(who))
 		bind_owner(&c, who);
 	while (out->bytes <= LIMIT_API_LIST_BYTES && sql_next(&c))
@@ -346,10 +337,9 @@ int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix
 /* Whether the window was ever stored, and `who` may know. */
 static bool is_known(struct store *s, const struct http_user *who, const uint8_t id[16])
 {
-	struct sql_call c = sql_call(&s->sql, ST_WINDOW_JOB, "known");
+	struct sql_call c = SQL_ASK(&s->sql, ST_WINDOW_JOB, "known", SQL_BLOB(id, 16));
 	bool known;
 
-	sql_blob(&c, id, 16);
 	known = sql_next(&c) && (sees_all(who) || http_user_sees_job(who, sql_get_text(&c, 0)));
 	sql_end(&c);
 	return known;
@@ -364,8 +354,7 @@ int store_window_body(struct store *s, const struct http_user *who, const uint8_
 
 	if (!is_known(s, who, id))
 		return -ENOENT;
-	c = sql_call(&s->sql, ST_BODY, "body");
-	sql_blob(&c, id, 16);
+	c = SQL_ASK(&s->sql, ST_BODY, "body", SQL_BLOB(id, 16));
 	found = sql_next(&c);
 	if (found)
 		buf_append(out, sqlite3_column_blob(c.st, 0),
