@@ -56,7 +56,7 @@ INSTALL_PARTS :=
 # A library room:   LIBS += ring;          ring_SRCS := $(call in,ring,a b), ring_NEEDS (the rooms below it), ring_LDLIBS
 #                                          -> $(B)/libring.a
 # A program:        PROGS += sysomd;       sysomd_SRCS, sysomd_USES (rooms), sysomd_LDLIBS
-# A shared object:  SOS += libx.so;        libx.so_SRCS, libx.so_USES, libx.so_LDFLAGS, libx.so_CFLAGS,
+# A shared object:  SOS += libx.so;        libx.so_SRCS, libx.so_USES, libx.so_LDFLAGS, libx.so_CFLAGS, libx.so_HIDE,
 #                                          libx.so_DIR (below $(B), default lib)
 # A unit test:      $(call unit,ring,test_x)  uses that room and those below it; test_x_SRCS (default
 #                                          tests/unit/test_x.c), test_x_LDLIBS
@@ -106,6 +106,7 @@ $$($(1)_objs): $(B)/obj-$(1)/%.o: %.c | $$(GEN)
 $(B)/$(or $($(1)_DIR),lib)/$(1): $$($(1)_objs) $$($(1)_DEPS)
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(CFLAGS_ALL) -shared -o $$@ $$($(1)_objs) $$(LDFLAGS_ALL) -Wl,-soname,$(1) $$($(1)_LDFLAGS) $$($(1)_LDLIBS)
+	$$(Q)$$(if $$($(1)_HIDE),$(B)/parts/dynsym_hide $$@ $$($(1)_HIDE))
 -include $$($(1)_objs:.o=.d)
 endef
 

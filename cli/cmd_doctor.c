@@ -373,6 +373,7 @@ int cmd_doctor_main(const struct options *o)
 		return doctor_cluster(o);
 	doctor_system_check(&d, state_dir(o));
 	doctor_preload_check(&d);
+	doctor_jobs_check(&d);
 	doctor_gpu_check(&d);
 	doctor_sampler_check(&d);
 	check_daemons(&d, o);

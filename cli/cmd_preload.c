@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom preload DIR - puts the preload into a directory that another container mounts. glibc expands
- * $LIB in LD_PRELOAD; musl does not, finds no such file and runs the program without it. With a plain
- * path musl would load the library, miss glibc's symbols and end the program. */
+ * $LIB in LD_PRELOAD; musl does not, finds no such file and runs the program without it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

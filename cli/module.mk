@@ -6,7 +6,7 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 		cmd_preload cmd_record cmd_replay cmd_report cmd_requests cmd_run cmd_spans cmd_status cmd_top cmd_trace cmd_verdict cmd_wait commands \
 		options paths run_as) \
 	$(call in,cli/text,intern outfile) \
-	$(call in,cli/doctor,doctor_cluster doctor_gpu doctor_preload doctor_sampler \
+	$(call in,cli/doctor,doctor_cluster doctor_gpu doctor_jobs doctor_preload doctor_sampler \
 		doctor_serving doctor_system) \
 	$(call in,cli/profile,folded incident_stacks pprof_read profile_flame profile_names \
 		profile_out profile_pprof profile_summary profile_tree symbol_client) \

@@ -4,14 +4,18 @@
 SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/nccl_lookup.c preload/span_api.c preload/span_pattern.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/nccl_lookup.c preload/refuse_musl.c preload/span_api.c \
+	preload/span_pattern.c \
 	$(call in,preload/python,python_api python_call python_find python_gc python_hook python_monitor python_spans python_value span_table) \
 	cupti/cupti_client.c \
 	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
 libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
 libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
 	-Wl,--version-script=$(B)/gen/exports.map
-libsysom_preload.so_DEPS := $(B)/gen/exports.map
+libsysom_preload.so_DEPS := $(B)/gen/exports.map $(B)/parts/dynsym_hide
+libsysom_preload.so_HIDE := __libc_start_main stdin
+$(call part,PARTS,,dynsym_hide)
+dynsym_hide_SRCS := tools/dynsym_hide.c
 
 # The catalogues of spans that it carries.
 SPAN_CATALOGUES := $(sort $(wildcard conf/spans/*.yaml))

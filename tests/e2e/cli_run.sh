@@ -49,6 +49,22 @@ run "$T/t/bin/sysom" run -- "$T"
 is "a command that can't be run is 126" [ $status = 126 ]
 run "$T/t/bin/sysom" run
 is "no command is a usage error" [ $status = 2 ]
+# Of the real library: it has all that musl lacks.
+if why=$(/usr/bin/python3 tests/needs.py command:musl-gcc); then
+	musl-gcc -o "$T/musl" -xc - <<<'#include <stdio.h>
+		#include <unistd.h>
+		int main(int argc, char **argv) { puts("ran"); fflush(stdout); if (argc > 1) pause(); return 7; }'
+	SYSOM_PRELOAD=$B/lib/libsysom_preload.so run "$T/t/bin/sysom" run -- sh -c '"$0"' "$T/musl"
+	is "a program with musl runs as without sysom" eval '[ "$status $(cat "$T/out")" = "7 ran" ] && [ ! -s "$T/err" ]'
+	SYSOM_PRELOAD=$B/lib/libsysom_preload.so "$T/t/bin/sysom" run -- "$T/musl" wait >"$T/begun" &
+	for _ in $(seq 400); do [ -s "$T/begun" ] && break; sleep 0.05; done
+	run "$B/bin/sysom" doctor
+	is "doctor says that it is not traced, and why" grep -q "^warn  untraced .*: their C library is musl" "$T/out"
+	kill $! && wait $! 2>/dev/null
+else
+	n=$((n + 1))
+	echo "ok $n - a program with musl # SKIP $why"
+fi
 XDG_RUNTIME_DIR=$T/xdg run "$T/t/bin/sysom" run -- true
 is "no user's directory is needed" [ $status = 0 ]
 echo "1..$n"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What libsysom_preload.so is as a binary: its exports, its needs, the oldest glibc, its flags, the tail jump.
-# needs: command:readelf command:objdump command:nm
+# needs: command:readelf command:objdump
 B=${B:-build/gcc}
 so=$B/lib/libsysom_preload.so
 n=0
@@ -19,10 +19,13 @@ for v in 1 2 3 4 5 6; do
 	echo ncclProfiler_v$v >>"$dir/want"
 done
 sort -o "$dir/want" "$dir/want"
-nm -D --defined-only "$so" | awk '{print $3}' | sed 's/@.*//' | sort >"$dir/have"
+readelf -W --dyn-syms "$so" | awk '$1 ~ /^[0-9]+:$/ && $5 != "LOCAL" && $6 != "HIDDEN" && $7 != "UND" && $8 {print $8}' | sed 's/@.*//' | sort >"$dir/have"
 diff "$dir/want" "$dir/have" >"$dir/diff"
 check $? "exports the hook table and the public names, nothing else"
 sed 's/^/# /' "$dir/diff"
+
+[ "$(readelf -W --dyn-syms "$so" | awk '$6 == "HIDDEN" {print $8}' | sort | xargs)" = "__libc_start_main stdin" ]
+check $? "hides what is there for musl"
 
 readelf -dW "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|ld-linux.*)$' >"$dir/needed"
 [ ! -s "$dir/needed" ]
