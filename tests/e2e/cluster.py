@@ -28,7 +28,7 @@ def helm(file, args):
         at, names = values, path.split(".")
         for name in names[:-1]:
             at = at.setdefault(name, {})
-        at[names[-1]] = listed.split(",") if listed else text
+        at[names[-1]] = listed.split(",") if listed else {"true": True, "false": False}.get(text, text)
     json.dump(values, open(file, "w"))
 
 

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pod.sh - the manifests of deploy/kubernetes/ with real containers: a Pod's job is traced by sysomd in its
+# pod.sh - the commands of README.md, "In Kubernetes", with real containers: a Pod's job is traced by sysomd in its
 # sidecar, and an aggregator without root names pod and rank, by mutual TLS; with the manifest's
 # capabilities, and, as the admission policy makes the Pod in a restricted namespace, without any and
 # without root. A musl program in the same Pod runs untraced.
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
-for need in command:podman command:runc command:catatonit command:dh command:musl-gcc command:openssl module:yaml root mounts mirror; do
+. tests/e2e/page.sh
+for need in command:go file:/usr/share/gocode/src/github.com/Masterminds/sprig command:podman command:runc command:catatonit command:dh command:musl-gcc command:openssl module:yaml root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "a Pod with its sidecar" "needs $need"; finish; exit; }
 done
 read -r -a ports <<<"$(free_ports 2)"
@@ -14,12 +15,38 @@ TAG=sysom-test-$$
 URL=https://127.0.0.1:${ports[1]}
 unset SYSOM_URL
 . tests/e2e/podman.sh
-built() {
-	deploy/package.sh deb "$WORK/debs" >"$WORK/package.log" 2>&1 && deploy/image.sh "$WORK/debs" "$WORK/image.tar" >"$WORK/image.log" 2>&1
+# A clone in which the page's commands run: its image is built of this tree's programs, and there is no cluster.
+HERE=$PWD
+CLONE=$WORK/clone
+IMAGE=localhost/sysom:$TAG
+mkdir -p "$CLONE/build/image" && ln -s "$HERE/deploy" "$CLONE"
+make() {
+	is "$*" image && (cd "$HERE" && deploy/package.sh deb "$WORK/debs" >"$WORK/package.log" 2>&1 &&
+		deploy/image.sh "$WORK/debs" "$CLONE/build/image/sysom.tar" >"$WORK/image.log" 2>&1)
 }
-small() { local bytes; bytes=$(stat -c %s "$WORK/image.tar"); echo "# $((bytes / 1000000)) MB"; [ "$bytes" -lt 80000000 ]; }
+podman() { if [ "$1" = push ]; then pod image exists "$2"; else pod "$@"; fi; }
+helm() { /usr/bin/python3 "$HERE/tests/e2e/cluster.py" helm "$WORK/values.json" "$@"; }
+kubectl() { # apply -n ml -f FILE, or exec -n ml POD -c CONTAINER -- COMMAND
+	case "$*" in
+	"apply -n ml -f "*) play "$5" training /usr/bin/simjob "${FAULT[@]}" ;;
+	"exec -n ml "*" -c "*" -- "*) stack_wait 20 pod exec "$4-$6" "${@:8}" ;;
+	*) return 1 ;;
+	esac
+}
+page() { # N: the Nth block, as it stands there; each command must succeed
+	local block
+	block=$(page_block README.md "In Kubernetes" "$1")
+	[ -n "$block" ] && (cd "$CLONE" && eval "$(sed '/\\$/!s/$/ \&\&/' <<<"$block") true") >"$WORK/page$1.log" 2>&1
+}
+installed() { # what the chart makes of the page's values
+	export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
+	go build -o "$WORK/chart" tools/chart.go && "$WORK/chart" deploy/chart templates/aggregator.yaml sysom "$WORK/values.json" >"$WORK/installed.yaml" &&
+		"$WORK/chart" deploy/chart templates/secrets.yaml sysom "$WORK/values.json" | grep -q 'namespace: ml$' &&
+		[ -z "$("$WORK/chart" deploy/chart templates/sidecar.yaml sysom "$WORK/values.json")" ]
+}
+small() { local bytes; bytes=$(stat -c %s "$CLONE/build/image/sysom.tar"); echo "# $((bytes / 1000000)) MB"; [ "$bytes" -lt 80000000 ]; }
 # Two builds of one tree.
-reproducible() { deploy/image.sh "$WORK/debs" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$WORK/image.tar" "$WORK/again.tar"; }
+reproducible() { deploy/image.sh "$WORK/debs" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$CLONE/build/image/sysom.tar" "$WORK/again.tar"; }
 lists_all() { jq -e '[.packages[].name] | index("libc6") and index("sysomd") and (length > 20)' "${1%.tar}.spdx.json" >/dev/null; }
 # What the image's own loader finds for its programs, by the packages that this machine has it from.
 lists_what_is_linked() { # image
@@ -39,10 +66,10 @@ lists_what_is_linked() { # image
 }
 # The image of a job: the simulated drivers and simjob, nothing of sysom.
 trainer() {
-	mkdir "$WORK/trainer" && tar -C "$WORK/trainer" -xf "$WORK/image.tar" && rm "$WORK"/trainer/usr/bin/sysom* &&
+	mkdir "$WORK/trainer" && tar -C "$WORK/trainer" -xf "$CLONE/build/image/sysom.tar" && rm "$WORK"/trainer/usr/bin/sysom* &&
 		dpkg-deb -x "$WORK"/debs/sysom-sim_*.deb "$WORK/trainer" && tar -C "$WORK/trainer" -cf "$WORK/trainer.tar" .
 }
-imported() { pod import -q "$WORK/image.tar" "localhost/sysom:$TAG" && pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
+imported() { pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
 # Each Pod's Secret as a directory of the host, with the owner and the mode that Kubernetes gives it.
 secret() { # pod name use group mode names
 	local dir=$WORK/tls-$1
@@ -59,7 +86,7 @@ tokens() {
 }
 secrets() {
 	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,IP:127.0.0.1 &&
-		secret train-a train-a clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml'
+		secret training training clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml'
 }
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
 cat >"$WORK/playable.py" <<'PY'
@@ -89,7 +116,9 @@ for c in spec["initContainers"] + spec["containers"]:
     c.get("securityContext", {}).pop("appArmorProfile", None)
     for key in ("startupProbe", "livenessProbe", "restartPolicy", "resources", "ports"):
         c.pop(key, None)
-    c["image"], c["imagePullPolicy"] = f"localhost/{c['image']}:{tag}", "Never"
+    if ":" not in c["image"]:
+        c["image"] = f"localhost/{c['image']}:{tag}"
+    c["imagePullPolicy"] = "Never"
     for e in c.get("env", []):
         e.pop("valueFrom", None)
         if e.get("value") != "":
@@ -142,34 +171,36 @@ counted() { # pod
 runs_with_musl() {
 	local volume
 	musl-gcc -o "$WORK/musl" -xc - <<<"int main(void) { return 7; }" || return
-	volume=$(pod inspect train-a-trainer --format '{{range .Mounts}}{{if eq .Destination "/sysom"}}{{.Source}}{{end}}{{end}}')
+	volume=$(pod inspect training-trainer --format '{{range .Mounts}}{{if eq .Destination "/sysom"}}{{.Source}}{{end}}{{end}}')
 	ls "$volume"/lib*/libsysom_preload.so >/dev/null || return
 	LD_PRELOAD="$volume/\$LIB/libsysom_preload.so" "$WORK/musl"
 	is $? 7
 }
-FAULT=(--ranks 4 --seconds 45 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2)
+FAULT=(--ranks 4 --seconds 300 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2)
 says() { pod logs "$1-sysomd" 2>&1 | grep -q "$2"; }
 
-ok "an image of this machine's packages" built
+ok "the page's commands: the image, the chart, a Pod" page 1
+ok "make of the chart an aggregator and the Secrets, and no policy" installed
+ok "and a Pod with the image" is "$(grep -c "image: $IMAGE$" "$CLONE/pod.yaml")" 2
 ok "of less than 80 MB" small
 ok "the same again, byte for byte" reproducible
-ok "with a list of what is in it" lists_all "$WORK/image.tar"
-ok "every library that its programs link among it" lists_what_is_linked "$WORK/image.tar"
+ok "with a list of what is in it" lists_all "$CLONE/build/image/sysom.tar"
+ok "every library that its programs link among it" lists_what_is_linked "$CLONE/build/image/sysom.tar"
 ok "and one of a job" trainer
-ok "both are known to podman" imported
+ok "which podman knows, too" imported
 ok "and an authority with a certificate for each Pod" secrets
-ok "the aggregator's Pod starts" play deploy/kubernetes/aggregator.yaml aggregator
+ok "the aggregator's Pod starts" play "$WORK/installed.yaml" aggregator
 ok "and answers" stack_wait 20 answers
 ok "not as root" runs_as aggregator-aggregator 65532
-ok "the job's Pod starts" play deploy/kubernetes/training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
-ok "its sidecar connects by TLS" stack_wait 10 says train-a "connected by TLS"
-ok "and may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
-ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
-ok "also to people" shown train-a
-ok "and to Prometheus" stack_wait 5 counted train-a
+ok "the page's commands: the job's Pod starts, and its sidecar answers" page 2
+ok "its sidecar connects by TLS" stack_wait 10 says training "connected by TLS"
+ok "and may use BPF" stack_wait 10 says training "event=sampler mode=bpf"
+ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed training cpu-sleep
+ok "also to people" shown training
+ok "and to Prometheus" stack_wait 5 counted training
 ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
 ok "a program with musl runs untouched beside it" runs_with_musl
-pod pod rm -f train-a >/dev/null 2>&1
+pod pod rm -f training >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
 	ok "the policy makes a Pod for a restricted namespace" restricted
 	ok "it starts" play "$WORK/restricted.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"

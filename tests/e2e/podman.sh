@@ -8,7 +8,7 @@ cat >"$CONTAINERS_CONF" <<-CONF
 	[engine]
 	runtime="runc"
 CONF
-pod() { podman --root "$WORK/storage" --runroot "$WORK/run" --storage-driver vfs "$@"; }
+pod() { command podman --root "$WORK/storage" --runroot "$WORK/run" --storage-driver vfs "$@"; }
 pod_end() {
 	pod pod rm -af >/dev/null 2>&1
 	pod rm -af -t 1 >/dev/null 2>&1
