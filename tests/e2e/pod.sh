@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pod.sh - the commands of README.md, "In Kubernetes", with real containers: a Pod's job is traced by sysomd in its
-# sidecar, and an aggregator without root names pod and rank, by mutual TLS; with the manifest's
-# capabilities, and, as the admission policy makes the Pod in a restricted namespace, without any and
-# without root. A musl program in the same Pod runs untraced.
+# pod.sh - the commands of README.md, "In Kubernetes", and what they give a cluster, with real containers: a Pod's
+# job is traced by sysomd in its sidecar, and an aggregator without root names pod and rank, by mutual TLS. A
+# container with musl in the same Pod runs untouched, and doctor says why. The Pod is evicted: what was acknowledged
+# stays, and nothing else. The same in a restricted namespace, as the admission policy makes the Pod there, without
+# privileges and root; and with the DaemonSet and its policy.
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
 . tests/e2e/page.sh
 for need in command:go file:/usr/share/gocode/src/github.com/Masterminds/sprig command:podman command:runc command:catatonit command:dh command:musl-gcc command:openssl module:yaml root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "a Pod with its sidecar" "needs $need"; finish; exit; }
 done
-read -r -a ports <<<"$(free_ports 2)"
+read -r -a ports <<<"$(free_ports 3)"
 TAG=sysom-test-$$
 URL=https://127.0.0.1:${ports[1]}
 unset SYSOM_URL
@@ -86,18 +87,24 @@ tokens() {
 }
 secrets() {
 	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,IP:127.0.0.1 &&
-		secret training training clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml'
+		secret training training clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml' &&
+		secret gpu7 gpu7 clientAuth 0 0400 gpu7 && mkdir -p "$WORK"/host/var/lib/sysom/{job,state} &&
+		install -g 65532 -m 0440 "$WORK/tokens" "$WORK/tls-http/node-tokens" && cp "$WORK/tls-gpu7/tls.crt" "$WORK/tls-http/node-tls.crt" &&
+		cp "$WORK/tls-gpu7/tls.key" "$WORK/tls-http/node-tls.key"
 }
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
 cat >"$WORK/playable.py" <<'PY'
 import sys, yaml
-source, tag, nng, http, tls, name, *command = sys.argv[1:]
+source, tag, nng, http, node_http, work, name, *command = sys.argv[1:]
 objects = list(yaml.safe_load_all(open(source)))
 p = next((o for o in objects if o["kind"] == "Pod"), None)
+daemon_set = False
 if not p:
-    template = next(o for o in objects if o["kind"] == "StatefulSet")["spec"]["template"]
-    p = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": template["spec"]}
-    p["spec"]["volumes"].append({"name": "store", "emptyDir": {}})
+    owner = next(o for o in objects if o["kind"] in ("StatefulSet", "DaemonSet"))
+    daemon_set = owner["kind"] == "DaemonSet"
+    p = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": owner["spec"]["template"]["spec"]}
+    if not daemon_set:
+        p["spec"]["volumes"].append({"name": "store", "emptyDir": {}})
 p["metadata"]["name"] = name
 # Kept: podman 4.3 at times removes one before it knows of its end, and fails.
 p["metadata"]["annotations"] = {"io.podman.annotations.init.container.type": "always"}
@@ -107,14 +114,16 @@ spec["initContainers"] = [c for c in init if "restartPolicy" not in c]
 spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["containers"]
 spec["hostNetwork"] = True
 for v in spec["volumes"]:
-    if v.pop("secret", None):
-        v["hostPath"] = {"path": f"{tls}-{'http' if v['name'] == 'http' else name}"}
+    if v.pop("secret", None) or v["name"] == "sysom-tls":
+        v["hostPath"] = {"path": f"{work}/tls-{'http' if 'http' in v['name'] else name}"}
+    elif "hostPath" in v:
+        v["hostPath"]["path"] = f"{work}/host{v['hostPath']['path']}"
 values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
-          "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": f"{name}.ml", "SYSOM_JOB": name}
+          "SYSOM_HTTP_LISTEN": f"127.0.0.1:{node_http if daemon_set else http}", "SYSOM_NODE_NAME": name if daemon_set else f"{name}.ml", "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
     c.get("securityContext", {}).pop("appArmorProfile", None)
-    for key in ("startupProbe", "livenessProbe", "restartPolicy", "resources", "ports"):
+    for key in ("startupProbe", "livenessProbe", "readinessProbe", "restartPolicy", "resources", "ports"):
         c.pop(key, None)
     if ":" not in c["image"]:
         c["image"] = f"localhost/{c['image']}:{tag}"
@@ -129,15 +138,38 @@ for c in spec["initContainers"] + spec["containers"]:
         c["command"] = command
 yaml.safe_dump(p, sys.stdout)
 PY
-play() { # manifest name command...
-	/usr/bin/python3 "$WORK/playable.py" "$1" "$TAG" "${ports[0]}" "${ports[1]}" "$WORK/tls" "${@:2}" >"$WORK/$2.yaml" &&
-		pod play kube "$WORK/$2.yaml" >"$WORK/$2.log" 2>&1
+playable() { # manifest name command...: name.yaml
+	/usr/bin/python3 "$WORK/playable.py" "$1" "$TAG" "${ports[0]}" "${ports[1]}" "${ports[2]}" "$WORK" "${@:2}" >"$WORK/$2.yaml"
+}
+play() { # the same
+	playable "$@" && pod play kube "$WORK/$2.yaml" >"$WORK/$2.log" 2>&1
+}
+# podman 4.3 does not know hostPID: the same containers, one by one.
+cat >"$WORK/runs.py" <<'PY'
+import shlex, sys, yaml
+p = yaml.safe_load(open(sys.argv[1]))
+name, spec = p["metadata"]["name"], p["spec"]
+paths = {v["name"]: v["hostPath"]["path"] for v in spec["volumes"]}
+assert spec["hostPID"]
+for c, once in [(c, True) for c in spec["initContainers"]] + [(c, False) for c in spec["containers"]]:
+    rights = c["securityContext"]
+    words = ["--rm" if once else "-d", "--name", f"{name}-{c['name']}", "--pid=host", "--network=host", f"--user={rights['runAsUser']}",
+             "--security-opt=no-new-privileges"] + ["--read-only"] * rights["readOnlyRootFilesystem"]
+    words += [f"--cap-drop={r}" for r in rights["capabilities"]["drop"]] + [f"--cap-add={r}" for r in rights["capabilities"].get("add", [])]
+    words += ["--security-opt=seccomp=unconfined"] * (rights["seccompProfile"]["type"] == "Unconfined")
+    words += [f"--volume={paths[m['name']]}:{m['mountPath']}" + ":ro" * m.get("readOnly", False) for m in c["volumeMounts"]]
+    words += [f"--env={e['name']}={e['value']}" for e in c.get("env", [])]
+    print("pod run", shlex.join(words + [c["image"]] + c["command"]), "&&")
+print("true")
+PY
+run_on_node() { # manifest name
+	playable "$@" && eval "$(/usr/bin/python3 "$WORK/runs.py" "$WORK/$2.yaml")" >"$WORK/$2.log" 2>&1
 }
 cli() { HOME=$WORK/home "$BIN/sysom" "$@"; }
 named() { curl -sf --cacert "$WORK/pki/ca.crt" "$URL/metrics" | grep -q '^sysom_aggregator_symbol_files [1-9]'; }
 answers() { curl -sf --cacert "$WORK/pki/ca.crt" "$URL/healthz" >/dev/null; }
 runs_as() { is "$(stat -c %u "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')")" "$2"; }
-restricted() {
+admitted() { # manifest with the policy, level of the namespace
 	cat >"$WORK/bare.yaml" <<-POD
 		apiVersion: v1
 		kind: Pod
@@ -146,14 +178,19 @@ restricted() {
 		  securityContext: {runAsNonRoot: true, runAsUser: 1000}
 		  containers: [{name: trainer, image: trainer}]
 	POD
-	node tests/kubernetes/admit.mjs deploy/kubernetes/sidecar.yaml "$WORK/bare.yaml" restricted >"$WORK/restricted.yaml"
+	node tests/kubernetes/admit.mjs "deploy/kubernetes/$1.yaml" "$WORK/bare.yaml" "$2" >"$WORK/$1.yaml"
 }
-blamed() { # pod cause
+has_steps() { # container of a sysomd, ranks
+	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
+}
+sees_node() { is "$(readlink "/proc/$(pod inspect gpu7-sysomd --format '{{.State.Pid}}')/ns/pid")" "$(readlink /proc/self/ns/pid)"; }
+apart() { [ "$(readlink "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')/ns/pid")" != "$(readlink /proc/self/ns/pid)" ]; }
+blamed() { # pod cause [node]
 	cli incidents --json | jq -e --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' >/dev/null || return
 	local id
 	for id in $(cli incidents --json | jq -r '.incidents[].id'); do
-		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
-			'.nodes == [$pod + ".ml"] and .ranks == [2] and .diagnosis.cause == $cause and
+		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" --arg node "${3:-$1.ml}" \
+			'.nodes == [$node] and .ranks == [2] and .diagnosis.cause == $cause and
 			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
 	return 1
@@ -168,13 +205,48 @@ counted() { # pod
 	is "$(grep -c "^sysom_rank_info{.*namespace=\"ml\",pod=\"$1\",container=\"trainer\",hostname=\"gpu7\"} 1" "$WORK/metrics.txt")" 4 &&
 		grep -q "^sysom_incident_open{.*pods=\"ml/$1/trainer\"" "$WORK/metrics.txt"
 }
-runs_with_musl() {
-	local volume
-	musl-gcc -o "$WORK/musl" -xc - <<<"int main(void) { return 7; }" || return
-	volume=$(pod inspect training-trainer --format '{{range .Mounts}}{{if eq .Destination "/sysom"}}{{.Source}}{{end}}{{end}}')
-	ls "$volume"/lib*/libsysom_preload.so >/dev/null || return
-	LD_PRELOAD="$volume/\$LIB/libsysom_preload.so" "$WORK/musl"
-	is $? 7
+# A container of the Pod that has musl and a program, nothing else.
+musl_image() {
+	mkdir -p "$WORK/musl"/{lib,proc,sys,dev,sysom} && cp -L /lib/ld-musl-x86_64.so.1 "$WORK/musl/lib" && musl-gcc -o "$WORK/musl/job" -xc - <<-'C' &&
+		#include <stdio.h>
+		#include <unistd.h>
+		int main(int argc, char **argv) { puts("ran"); if (argc > 1) pause(); return 7; }
+	C
+		tar -C "$WORK/musl" -cf "$WORK/musl.tar" . && pod import -q "$WORK/musl.tar" "localhost/musl:$TAG" >/dev/null &&
+		volume=$(pod inspect training-trainer --format '{{range .Mounts}}{{if eq .Destination "/sysom"}}{{.Source}}{{end}}{{end}}') &&
+		[ -e "$volume/lib/libsysom_preload.so" ]
+}
+in_musl() { # LD_PRELOAD options -- : the job in such a container
+	pod run --pod training -v "$volume:/sysom:ro" -e LD_PRELOAD="$1" "${@:2}" "localhost/musl:$TAG" /job
+}
+runs_with_musl() { is "$(in_musl "$1" --rm 2>&1; echo $?)" $'ran\n7'; }
+refusal_is_told() {
+	pod run -d --pod training -v "$volume:/sysom:ro" -e LD_PRELOAD='/sysom/$LIB/libsysom_preload.so' "localhost/musl:$TAG" /job wait >/dev/null &&
+		stack_wait 10 eval 'pod exec training-sysomd /usr/bin/sysom doctor | grep -q "untraced .*(job): their C library is musl"'
+}
+# An eviction: one second of grace, then all is gone.
+evicted() {
+	namespace=$(readlink "/proc/$(pod inspect training-trainer --format '{{.State.Pid}}')/ns/pid")
+	volumes=$(pod inspect training-sysomd --format '{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}')
+	pod logs -f training-sysomd >"$WORK/evicted.log" 2>&1 &
+	[ -n "$namespace" ] && [ -n "$volumes" ] && stack_wait 10 grep -q event=window_acked "$WORK/evicted.log" && pod pod rm -f -t 1 training >/dev/null 2>&1
+}
+acked_are_stored() {
+	local id count=0
+	for id in $(sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$WORK/evicted.log"); do
+		curl -sf -o /dev/null --cacert "$WORK/pki/ca.crt" "$URL/api/v1/windows/$id" || { echo "# no window $id"; return 1; }
+		count=$((count + 1))
+	done
+	echo "# $count windows"
+	[ $count -gt 0 ]
+}
+ranks_are_gone() {
+	curl -sf --cacert "$WORK/pki/ca.crt" "$URL/api/v1/ranks" | jq -e '[.ranks[] | select(.pod == "training")] | length == 4 and all(.alive | not)'
+}
+nothing_is_left() {
+	local v
+	readlink /proc/[0-9]*/ns/pid | grep -qxF "$namespace" && return 1
+	for v in $volumes; do ! pod volume exists "$v" || return; done
 }
 FAULT=(--ranks 4 --seconds 300 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2)
 says() { pod logs "$1-sysomd" 2>&1 | grep -q "$2"; }
@@ -199,15 +271,32 @@ ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed tr
 ok "also to people" shown training
 ok "and to Prometheus" stack_wait 5 counted training
 ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
-ok "a program with musl runs untouched beside it" runs_with_musl
-pod pod rm -f training >/dev/null 2>&1
+ok "a container with musl in that Pod" musl_image
+ok "runs untouched" runs_with_musl '/sysom/$LIB/libsysom_preload.so'
+ok "also with a path that musl finds" runs_with_musl /sysom/lib/libsysom_preload.so
+ok "and doctor in the sidecar says why it is not traced" refusal_is_told
+ok "the Pod is evicted while its windows are sent" evicted
+ok "what was acknowledged is stored" acked_are_stored
+ok "the aggregator says that the ranks are gone" stack_wait 20 ranks_are_gone
+ok "no process and no volume is left" stack_wait 5 nothing_is_left
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
-	ok "the policy makes a Pod for a restricted namespace" restricted
-	ok "it starts" play "$WORK/restricted.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
+	ok "the policy makes a Pod for a restricted namespace" admitted sidecar restricted
+	ok "it starts" play "$WORK/sidecar.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
 	ok "its sidecar is the job's user" runs_as train-restricted-sysomd 1000
 	ok "connects by TLS" stack_wait 10 says train-restricted "connected by TLS"
 	ok "and says what is missing" stack_wait 10 says train-restricted "mode=off.*CAP_BPF"
+	ok "for stacks and for OS signals" stack_wait 10 says train-restricted "event=os_signals bpf=0 why="
+	ok "each rank has steps" stack_wait 20 has_steps train-restricted-sysomd 4
 	ok "Pod and rank are named all the same" stack_wait 25 blamed train-restricted cpu-host-gap
+	pod pod rm -f -t 1 train-restricted >/dev/null 2>&1
+	ok "the DaemonSet starts" run_on_node deploy/kubernetes/daemonset.yaml gpu7
+	ok "and sees the node's processes" stack_wait 10 sees_node
+	ok "connects by TLS" stack_wait 10 says gpu7 "connected by TLS"
+	ok "its policy makes a Pod without a sidecar" admitted daemonset privileged
+	ok "it starts" play "$WORK/daemonset.yaml" train-node /usr/bin/simjob "${FAULT[@]}"
+	ok "in processes of its own" apart train-node-trainer
+	ok "the DaemonSet traces it" stack_wait 20 has_steps gpu7-sysomd 4
+	ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed train-node cpu-sleep gpu7
 else
 	skip "a Pod for a restricted namespace" "needs file:tests/kubernetes/node_modules/kubernetes-models"
 fi
