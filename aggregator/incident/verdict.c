@@ -257,10 +257,14 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 
 /* ---- verdicts ---- */
 
+static bool has_cause(const struct diagnosis *d)
+{
+	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP;
+}
+
 static bool is_sure(const struct diagnosis *d)
 {
-	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
-	       d->confidence >= thresholds.sure.separate;
+	return has_cause(d) && d->confidence >= thresholds.sure.separate;
 }
 
 /* Most ranks, but not all. */
@@ -511,7 +515,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
-			if (is_sure(&out[n + 1].diagnosis)) {
+			if (has_cause(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}

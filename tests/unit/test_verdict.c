@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "model/thresholds.h"
 #include "aggregator/incident/finding_json.h"
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/excerpt.h"
@@ -1230,6 +1231,28 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 	assert_string_not_equal(text_of(json_array_get(list, 0), "cause"),
 				text_of(json_array_get(list, 1), "cause"));
 	assert_int_equal(strlen(ranks_of(j)), 3);
+	json_decref(j);
+}
+
+/* Little is known of the second fault, but enough that it is not the first. */
+static void a_rank_with_another_cause_is_not_named_for_the_first(void **unused)
+{
+	static struct made m;
+	json_t *j, *list;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 40);
+	send(&m);
+	healthy_peers();
+	j = json_of(slow_kernel(6, 40));
+	list = json_object_get(j, "diagnoses");
+	assert_int_equal(json_array_size(list), 2);
+	assert_string_equal(ranks_of(json_array_get(list, 0)), "6");
+	assert_string_equal(text_of(json_array_get(list, 0), "cause"), "gpu-kernel");
+	assert_string_equal(ranks_of(json_array_get(list, 1)), "5");
+	assert_string_equal(text_of(json_array_get(list, 1), "cause"), "os-softirq");
+	assert_true(json_number_value(json_object_get(json_array_get(list, 1), "confidence")) <
+		    thresholds.sure.separate);
 	json_decref(j);
 }
 
@@ -2572,6 +2595,7 @@ int main(void)
 	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 	    CASE(names_no_cause_where_none_shows),
 	    CASE(two_faults_at_once_have_a_verdict_each),
+	    CASE(a_rank_with_another_cause_is_not_named_for_the_first),
 	    CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
 	    CASE(healthy_steps_from_before_the_fault_are_the_reference),
 	    CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
