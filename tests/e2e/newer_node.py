@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Between a sysomd and an aggregator, a later version of the wire: newer_node.py PORT AGGREGATOR_PORT FILE.
 
-Passes SP over TCP on in both directions. While FILE exists, each request says the version after its own."""
+Passes SP over TCP on in both directions. While FILE exists, each request says the version after its own; while
+FILE.answers does, each answer."""
 import os
 import socket
 import struct
@@ -20,7 +21,7 @@ def frames(source, target, bend):
         while True:
             (length,) = struct.unpack(">Q", receive(source, 8))
             body = bytearray(receive(source, length))
-            if bend and os.path.exists(sys.argv[3]):
+            if os.path.exists(bend):
                 body[VERSION_AT] += 1
             target.sendall(struct.pack(">Q", length) + body)
     except OSError:
@@ -39,5 +40,5 @@ listener.listen(16)
 while True:
     node, _ = listener.accept()
     aggregator = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
-    for a, b, bend in ((node, aggregator, True), (aggregator, node, False)):
+    for a, b, bend in ((node, aggregator, sys.argv[3]), (aggregator, node, sys.argv[3] + ".answers")):
         threading.Thread(target=frames, args=(a, b, bend), daemon=True).start()

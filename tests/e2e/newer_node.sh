@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # newer_node.sh - a node whose wire is a version ahead of its aggregator's keeps its windows and says why, once. It
-# sends them when the aggregator is upgraded: here, when newer_node.py stops raising the version in between.
+# sends them when the aggregator is upgraded: here, when newer_node.py stops raising the version in between. A node
+# that cannot read the answers of a later aggregator keeps its windows as well.
 . "$(dirname "$0")/lib.sh"
 PEER=
 trap 'kill $PEER 2>/dev/null; finish' EXIT
@@ -35,3 +36,24 @@ sent() { [ "$(metric "$STACK_NODE_HTTP" sysom_spool_bytes)" = 0 ] && more_than 0
 ok "upgraded, the aggregator gets them all" stack_wait 20 sent
 ok "and has an incident of rank 2" stack_wait 20 eval \
 	'api "incidents?job=demo" "[.incidents[].ranks[]] | unique[]" | grep -qx 2'
+
+# ---- answers of a later version ----
+stored() { metric "$STACK_HTTP" sysom_aggregator_store_windows; }
+"$BIN/sysom" run --job asked -- "$BIN/simjob" --ranks 1 --seconds 3600 >"$WORK/asked.log" 2>&1 &
+job=$!
+ok "another job has steps" stack_wait 60 steps_are 4
+ok "nothing waits" stack_wait 20 sent
+before=$(stored)
+touch "$WORK/newer.answers"
+sent_before=$(metric "$STACK_NODE_HTTP" sysom_uplink_windows_sent_total)
+got=$(curl -sf --unix-socket "$SYSOM_CONTROL_PATH" -X POST "http://sysomd/api/v1/capture?rank=0&seconds=0.3&job=asked" | jq .windows)
+ok "a window is asked for" is "$got" 1
+retries=$(metric "$STACK_NODE_HTTP" sysom_uplink_retries_total)
+ok "the node sends it again and again" stack_wait 30 more_than $((retries + 2)) "$STACK_NODE_HTTP" sysom_uplink_retries_total
+ok "and keeps it" more_than 0 "$STACK_NODE_HTTP" sysom_spool_bytes
+ok "as not sent" is "$(metric "$STACK_NODE_HTTP" sysom_uplink_windows_sent_total)" "$sent_before"
+end_job $job
+rm "$WORK/newer.answers"
+ok "it takes an answer of its own version" stack_wait 60 sent
+ok "the aggregator has the window once" is "$(stored)" $((before + $(metric "$STACK_NODE_HTTP" sysom_uplink_windows_sent_total) - sent_before))
+ok "none was rejected or dropped" is "$(metric "$STACK_NODE_HTTP" sysom_uplink_windows_rejected_total) $(metric "$STACK_NODE_HTTP" sysom_uplink_windows_dropped_total)" "0 0"
