@@ -201,19 +201,18 @@ struct request_job;
 
 struct beat_rank {
 	struct wire_rank rank;
-	uint32_t trace_state, cupti_state, model_state, phase_count;
-	uint64_t steps, flagged, incomplete;				       /* since attach */
+	uint32_t trace_state, cupti_state, model_state;
+	uint32_t coll_shift;	 /* for colls: one of 2^coll_shift is sampled */
+	uint64_t steps, flagged; /* since attach */
 	double latency_median_ns, latency_mad_ns, self_median_ns, expected_ns; /* last period */
 	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;	       /* medians */
-	uint64_t events, lost, ring_bytes;				       /* since attach */
-	uint64_t last_step_end_ns;
+	uint64_t events, lost;						       /* since attach */
 	uint64_t stalled_since_ns; /* with BEAT_RANK_STALLED: since when; else 0 */
 	uint64_t kernels_joined, kernels_unmatched;
-	uint32_t flags;				   /* BEAT_RANK_* */
-	uint32_t coll_shift;			   /* for colls: one of 2^coll_shift is sampled */
 	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
 	struct beat_coll colls[BEAT_COLLS_MAX];
 	struct beat_comm comms[BEAT_COMMS_MAX];
+	uint32_t flags; /* BEAT_RANK_* */
 	uint32_t group_count, coll_count, comm_count;
 	struct beat_unfinished unfinished; /* kind 0: none */
 };
@@ -265,10 +264,8 @@ struct beat {
 	uint8_t boot_id[16];		  /* of this sysomd's run */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
-	double cpu_share; /* sysomd's own use, of one core */
-	uint64_t rss_bytes, recorder_bytes, spool_bytes, retention_ns;
 	uint64_t uploaded_bytes, raw_bytes; /* since start, all ranks */
-	uint64_t windows_sent, windows_dropped;
+	uint64_t windows_dropped;
 	struct beat_rank *ranks;
 	uint32_t rank_count;
 	struct request_job *requests; /* model/request.h; each of a job of one of the ranks */

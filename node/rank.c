@@ -327,10 +327,8 @@ void rank_beat(const struct rank *r, struct beat_rank *out)
 	rank_medians(r, &m);
 	*out = (struct beat_rank){
 	    .model_state = rank_model(r, NULL, NULL),
-	    .phase_count = judge_model_count(r->judge),
 	    .steps = st->steps,
 	    .flagged = st->flagged,
-	    .incomplete = st->incomplete,
 	    .latency_median_ns = m.latency_ns,
 	    .latency_mad_ns = m.latency_mad_ns,
 	    .self_median_ns = m.self_ns,
@@ -340,7 +338,6 @@ void rank_beat(const struct rank *r, struct beat_rank *out)
 	    .exposed_comm_ns = m.exposed_comm_ns,
 	    .copy_ns = m.copy_ns,
 	    .idle_ns = m.idle_ns,
-	    .last_step_end_ns = st->last_step_end_ns,
 	    .stalled_since_ns = rank_stalled_since(r),
 	};
 }

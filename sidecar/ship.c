@@ -366,7 +366,6 @@ static void fill_beat_rank(struct process *p, struct beat_rank *b, uint64_t now_
 	b->cupti_state = p->link.cupti_state;
 	b->events = process_events(p);
 	b->lost = process_lost(p);
-	b->ring_bytes = process_raw_bytes(p);
 	b->kernels_joined = process_join_stats(p)->kernels_joined;
 	b->kernels_unmatched = process_join_stats(p)->kernels_unmatched;
 	if (p->state == PROCESS_GONE) {
@@ -401,26 +400,18 @@ static bool has_news(const struct node *n, const struct process *p, uint64_t now
 static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, uint64_t now_ns)
 {
 	const struct clockmap_anchor *a = &n->clock.anchors[n->clock.count - 1];
-	struct recorder_stats rs;
 	struct uplink_stats us;
 
 	*b = (struct beat){.sequence = n->ship->beat_sequence++,
 			   .now_ns = now_ns,
 			   .ranks = ranks,
-			   .cpu_share = n->run.cpu_share,
-			   .rss_bytes = status_rss_bytes(),
-			   .retention_ns = status_retention_ns(n, now_ns),
 			   .raw_bytes = n->admission.raw_bytes_gone};
 	memcpy(b->node, n->settings.node_name, sizeof(b->node));
 	text_copy(b->version, sizeof(b->version), SYSOM_VERSION);
 	memcpy(b->boot_id, n->run.boot_id, sizeof(b->boot_id));
 	b->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
-	recorder_stats(n->analysis.recorder, &rs);
 	uplink_stats(n->uplink, &us);
-	b->recorder_bytes = rs.memory_bytes + rs.file_bytes;
-	b->spool_bytes = us.spool.bytes;
 	b->uploaded_bytes = us.uploaded_bytes;
-	b->windows_sent = us.windows_sent;
 	b->windows_dropped = us.windows_dropped;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];

@@ -42,7 +42,7 @@ static const char *cupti_name(uint32_t state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
 
-uint64_t status_rss_bytes(void)
+static uint64_t rss_bytes(void)
 {
 	unsigned long long size = 0, resident = 0;
 	FILE *f = fopen("/proc/self/statm", "re");
@@ -55,7 +55,8 @@ uint64_t status_rss_bytes(void)
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
+/* How far back records go. */
+static uint64_t retention_ns(const struct node *n, uint64_t now_ns)
 {
 	struct recorder_stats rs;
 	uint64_t since = now_ns, attached = now_ns;
@@ -383,9 +384,9 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
-		   n->run.cpu_share, (unsigned long long)status_rss_bytes(),
+		   n->run.cpu_share, (unsigned long long)rss_bytes(),
 		   (unsigned long long)(rs.memory_bytes + rs.file_bytes),
-		   (double)status_retention_ns(n, clock_monotonic_ns()) * 1e-9);
+		   (double)retention_ns(n, clock_monotonic_ns()) * 1e-9);
 }
 
 /* ---- Prometheus ---- */
@@ -700,7 +701,7 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 	    {"sysom_recorder_lost_records_total", "Records that could not be kept.",
 	     rs.lost_records},
 	    {"sysom_recorder_retention_seconds", "Age of the oldest record.",
-	     status_retention_ns(n, now_ns) * 1e-9});
+	     retention_ns(n, now_ns) * 1e-9});
 	if (n->analysis.log) {
 		analysis_log_stats(n->analysis.log, &ls);
 		METRICS(m, {"sysom_analysis_recorded_bytes", "Size of record.analysis.", ls.bytes},
@@ -719,5 +720,5 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 		 n->clock.error_ns * 1e-9},
 		{"sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
 		 n->run.cpu_share},
-		{"sysom_own_resident_bytes", "Resident memory of sysomd.", status_rss_bytes()});
+		{"sysom_own_resident_bytes", "Resident memory of sysomd.", rss_bytes()});
 }

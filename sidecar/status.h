@@ -32,8 +32,5 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 /* status_compare.c: beats, sketches, peers, commands */
 void status_compare_json(struct node *n, struct buf *out);
 void status_compare_metrics(struct node *n, struct metrics *m);
-uint64_t status_rss_bytes(void);
-/* How far back records go. */
-uint64_t status_retention_ns(const struct node *n, uint64_t now_ns);
 
 #endif

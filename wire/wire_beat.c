@@ -15,15 +15,14 @@
 /* Fields that have the same name and type on both sides. */
 /* clang-format off */
 #define BEAT_RANK_FIELDS(X) \
-	X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(steps) X(flagged) \
-	X(incomplete) X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns) \
+	X(trace_state) X(cupti_state) X(model_state) X(steps) X(flagged) \
+	X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns) \
 	X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(events) X(lost) \
-	X(ring_bytes) X(last_step_end_ns) X(kernels_joined) X(kernels_unmatched) X(flags) \
+	X(kernels_joined) X(kernels_unmatched) X(flags) \
 	X(coll_shift) X(stalled_since_ns)
 #define BEAT_FIELDS(X) \
-	X(sequence) X(now_ns) X(realtime_offset_ns) X(cpu_share) X(rss_bytes) X(recorder_bytes) \
-	X(spool_bytes) X(retention_ns) X(uploaded_bytes) X(raw_bytes) X(windows_sent) \
-	X(windows_dropped)
+	X(sequence) X(now_ns) X(realtime_offset_ns) \
+	X(uploaded_bytes) X(raw_bytes) X(windows_dropped)
 /* clang-format on */
 
 static size_t beat_bytes_max(size_t ranks)

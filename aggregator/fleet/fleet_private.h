@@ -58,9 +58,9 @@ struct fleet_node {
 
 /* clang-format off */
 #define FLEET_STATS_32(X) \
-	X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
+	X(trace_state) X(cupti_state) X(model_state) X(flags)
 #define FLEET_STATS_64(X) \
-	X(steps) X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) \
+	X(steps) X(flagged) X(events) X(lost) \
 	X(kernels_joined) X(kernels_unmatched)
 #define FLEET_STATS_DOUBLE(X) \
 	X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns) \

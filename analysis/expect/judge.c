@@ -307,11 +307,6 @@ void judge_model(const struct judge *j, struct roofline_summary *out)
 	}
 }
 
-uint32_t judge_model_count(const struct judge *j)
-{
-	return roofline_set_count(j->latency);
-}
-
 uint32_t judge_models(const struct judge *j, struct judge_model_row *out, uint32_t max)
 {
 	uint32_t count = roofline_set_count(j->latency);

@@ -81,7 +81,6 @@ void judge_restore(struct judge *j, const struct judge_sample *s);
 void judge_settle(struct judge *j);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);
-uint32_t judge_model_count(const struct judge *j);
 
 /* The latency model of one kind of step. */
 struct judge_model_row {

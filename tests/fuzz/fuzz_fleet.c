@@ -204,7 +204,7 @@ static void beat(struct world *w, struct input *in)
 		r->latency_median_ns = real(in);
 		r->self_median_ns = real(in);
 		r->expected_ns = real(in);
-		r->last_step_end_ns = number(in);
+		r->events = number(in);
 		r->kernels_joined = number(in);
 		r->unfinished.kind = byte(in) % (BEAT_UNFINISHED_HELD + 1);
 		r->unfinished.launch_ns = number(in);

@@ -557,7 +557,7 @@ static void a_rank_with_long_texts_still_fits(void **state)
 	memset(r.rank.program, 'x', WIRE_TEXT_BYTES - 1);
 	r.latency_median_ns = r.latency_mad_ns = r.self_median_ns = r.expected_ns = 1.5;
 	r.compute_ns = r.comm_ns = r.exposed_comm_ns = r.copy_ns = r.idle_ns = 2.5;
-	r.events = r.ring_bytes = r.steps = r.last_step_end_ns = UINT64_MAX;
+	r.events = r.steps = UINT64_MAX;
 	r.unfinished = (struct beat_unfinished){
 	    .kind = BEAT_UNFINISHED_KERNEL, .stream = UINT32_MAX, .launch_ns = UINT64_MAX};
 	memset(r.unfinished.name, 'k', WIRE_TEXT_BYTES - 1);

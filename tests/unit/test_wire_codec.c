@@ -599,9 +599,7 @@ static void round_trips_a_full_beat_within_its_limit(void **unused)
 	struct beat b = {.ranks = ranks,
 			 .rank_count = LIMIT_NODE_PROCESSES,
 			 .sequence = 9,
-			 .realtime_offset_ns = -5,
-			 .cpu_share = 0.25,
-			 .retention_ns = 1},
+			 .realtime_offset_ns = -5},
 		    got;
 	uint64_t state = 8;
 	struct buf out;
@@ -613,6 +611,7 @@ static void round_trips_a_full_beat_within_its_limit(void **unused)
 		random_bytes(&ranks[i], offsetof(struct beat_rank, groups), &state);
 		random_rank(&ranks[i].rank, &state);
 		ranks[i].latency_median_ns = random_double(&state);
+		ranks[i].flags = (uint32_t)i;
 	}
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 	assert_int_equal(wire_beat_encode(&b, &out), 0);
