@@ -5,15 +5,11 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/replay/replay.h"
-#include "cli/text/naming.h"
 #include "render/term.h"
 
 static const struct command *const kinds[] = {&replay_steps,   &replay_events, &replay_ops,
 					      &replay_timings, &replay_window, &replay_links,
 					      &replay_stacks};
-
-/* Kinds that are documented but not in this version. */
-static const char *const later[] = {"metrics", "points"};
 
 static const char *name_of(const struct command *kind)
 {
@@ -45,10 +41,7 @@ int cmd_replay_main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		if (!strcmp(argv[1], name_of(kinds[i])))
 			return kinds[i]->raw(argc - 1, argv + 1);
-	if (naming_among(later, ARRAY_LEN(later), argv[1]) >= 0)
-		fprintf(stderr, "sysom replay %s: not available in this version\n", argv[1]);
-	else
-		fprintf(stderr, "sysom replay: unknown kind %s; try sysom replay --help\n",
-			term_safe(argv[1], 40));
+	fprintf(stderr, "sysom replay: unknown kind %s; try sysom replay --help\n",
+		term_safe(argv[1], 40));
 	return EXIT_USAGE;
 }

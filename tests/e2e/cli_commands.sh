@@ -156,7 +156,7 @@ for c in "--help" "--version" "status" "show --help" "replay --help" "report d1a
 	is "$c to a full disk fails, and once says why" eval '[ $status = 3 ] && [ "$(grep -c "No space left" "$T/err")" = 1 ] && [ "$(wc -l <"$T/err")" = 1 ]'
 done
 run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
-run replay metrics x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
+run replay metrics x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "unknown kind metrics" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
 is "status without any server is exit status 3" [ $status = 3 ]
 is "... and says what to do" eval 'has "is sysomd running? Use --control" && has "is sysom-aggregator running there?"'
