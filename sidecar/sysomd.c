@@ -507,18 +507,16 @@ static int fill_rank_config(struct node *n)
 	return 0;
 }
 
-/* A node speaks only for itself: its name is its certificate's. */
+/* A node speaks only for itself: its name is its certificate's. It runs without usable files too,
+ * because the job beside a sidecar waits until that has started. */
 static int open_tls(struct node *n)
 {
 	const struct settings *s = &n->settings;
 	char why[TLS_WHY_BYTES];
-	int err = !tls_settings_on(&s->tls) ? 0
-					    : tls_open(&n->tls, &s->tls.files, TLS_NODE,
-						       n->settings.node_name, why, sizeof(why));
 
-	if (err)
-		log_error("tls", "why=\"%s\"", why);
-	return err;
+	return !tls_settings_on(&s->tls) ? 0
+					 : tls_open_later(&n->tls, &s->tls.files, TLS_NODE,
+							  n->settings.node_name, why, sizeof(why));
 }
 
 static int open_stores(struct node *n)

@@ -183,6 +183,9 @@ admitted() { # manifest with the policy, level of the namespace
 has_steps() { # container of a sysomd, ranks
 	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
 }
+has_models() { # container ranks
+	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
+}
 sees_node() { is "$(readlink "/proc/$(pod inspect gpu7-sysomd --format '{{.State.Pid}}')/ns/pid")" "$(readlink /proc/self/ns/pid)"; }
 apart() { [ "$(readlink "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')/ns/pid")" != "$(readlink /proc/self/ns/pid)" ]; }
 blamed() { # pod cause [node]
@@ -287,6 +290,7 @@ if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >
 	ok "and says what is missing" stack_wait 10 says train-restricted "mode=off.*CAP_BPF"
 	ok "for stacks and for OS signals" stack_wait 10 says train-restricted "event=os_signals bpf=0 why="
 	ok "each rank has steps" stack_wait 20 has_steps train-restricted-sysomd 4
+	ok "and a model of them" stack_wait 20 has_models train-restricted-sysomd 4
 	ok "Pod and rank are named all the same" stack_wait 25 blamed train-restricted cpu-host-gap
 	pod pod rm -f -t 1 train-restricted >/dev/null 2>&1
 	ok "the DaemonSet starts" run_on_node deploy/kubernetes/daemonset.yaml gpu7

@@ -289,6 +289,7 @@ static void on_out(void *arg)
 static void begin(struct req *r, nng_stream *stream)
 {
 	uint8_t hello[SP_GREETING_BYTES];
+	int err = 0;
 
 	r->state = UP;
 	r->stream = stream;
@@ -299,10 +300,13 @@ static void begin(struct req *r, nng_stream *stream)
 	r->wire_at = 0;
 	sp_greeting(hello, SP_ASKS);
 	buf_append(&r->wire, hello, sizeof(hello));
-	if (r->wire.failed ||
-	    (r->config.tls && !r->ipc &&
-	     tls_session_open(&r->tls, r->config.tls,
-			      r->config.name && *r->config.name ? r->config.name : r->host)))
+	if (r->config.tls && !r->ipc)
+		err =
+		    tls_session_open(&r->tls, r->config.tls,
+				     r->config.name && *r->config.name ? r->config.name : r->host);
+	if (err == -ENOENT)
+		end(r, "this node has no usable certificate: see the log");
+	else if (err || r->wire.failed)
 		end(r, "out of memory");
 	pump(r);
 	settle(r);

@@ -30,6 +30,7 @@
 #define NAME_BYTES     256u
 #define IN_BYTES       4096u
 #define OUT_BYTES_MAX  (128u << 10) /* of one step: more than any flight or record */
+#define EFFECT_NONE    "no connection until the files are usable"
 #define LOOK_NS	       1000000000ull
 
 enum { CERT, KEY, CA, CRL, FILES };
@@ -350,11 +351,12 @@ static void look(struct tls *t)
 		return;
 	if (load(t, &l, states, why, sizeof(why))) {
 		t->facts.failed_loads++;
-		log_error("tls", "why=\"%s\" effect=\"the files read before stay in use\"", why);
+		log_error("tls", "why=\"%s\" effect=\"%s\"", why,
+			  t->now ? "the files read before stay in use" : EFFECT_NONE);
 		return;
 	}
 	memcpy(t->seen, states, sizeof(states));
-	if (!--t->now->holders)
+	if (t->now && !--t->now->holders)
 		loaded_free(t->now);
 	t->now = l;
 	t->facts.loads++;
@@ -363,6 +365,7 @@ static void look(struct tls *t)
 		 text_utc(l->ends, to));
 }
 
+/* NULL: no files have been usable yet. */
 static struct loaded *hold(struct tls *t)
 {
 	struct loaded *l;
@@ -370,13 +373,14 @@ static struct loaded *hold(struct tls *t)
 	pthread_mutex_lock(&t->lock);
 	look(t);
 	l = t->now;
-	l->holders++;
+	if (l)
+		l->holders++;
 	pthread_mutex_unlock(&t->lock);
 	return l;
 }
 
-int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
-	     char *why, size_t why_bytes)
+static int open_files(struct tls **out, const struct tls_files *files, enum tls_side side,
+		      const char *name, bool later, char *why, size_t why_bytes)
 {
 	struct tls *t = calloc(1, sizeof(*t));
 	int err = t ? 0 : -ENOMEM;
@@ -392,14 +396,33 @@ int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side
 		err = -ENOMEM;
 	if (!err)
 		err = load(t, &t->now, t->seen, why, why_bytes);
+	if (err && later && err != -ENOMEM) {
+		t->facts.failed_loads = 1;
+		log_error("tls", "why=\"%s\" effect=\"" EFFECT_NONE "\"", why);
+		err = 0;
+	}
 	if (err) {
 		tls_close(t);
 		return err;
 	}
-	t->facts.loads = 1;
-	t->facts.expires_unix_s = t->now->ends;
+	if (t->now) {
+		t->facts.loads = 1;
+		t->facts.expires_unix_s = t->now->ends;
+	}
 	*out = t;
 	return 0;
+}
+
+int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
+	     char *why, size_t why_bytes)
+{
+	return open_files(out, files, side, name, false, why, why_bytes);
+}
+
+int tls_open_later(struct tls **out, const struct tls_files *files, enum tls_side side,
+		   const char *name, char *why, size_t why_bytes)
+{
+	return open_files(out, files, side, name, true, why, why_bytes);
 }
 
 void tls_close(struct tls *t)
@@ -651,6 +674,10 @@ int tls_session_open(struct tls_session **out, struct tls *t, const char *peer)
 	s->last = s->own;
 	buf_init(&s->out, OUT_BYTES_MAX);
 	s->peer = peer ? strdup(peer) : NULL;
+	if (!s->own) {
+		tls_session_close(s);
+		return -ENOENT;
+	}
 	if ((peer && !s->peer) ||
 	    gnutls_init(&s->session,
 			flags | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS) ||
