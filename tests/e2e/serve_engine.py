@@ -174,7 +174,8 @@ def check_live(work):
         job = subprocess.Popen([f"{B}/bin/sysom", "run", "--job", "serve", "--", PYTHON, "sim/serve_sim.py", "--seconds", "600",
                                 "--truth", truth_path, *options], env=environment(**stack.env), stdout=log, stderr=log)
     tap.ok(wait_for(60, lambda: len(stack.ranks()) == 4), "all four processes are traced", [r["program"] for r in stack.ranks()])
-    start_ns = truth_of(truth_path)["job"][0]["start_ns"]
+    job_line = wait_for(20, lambda: truth_of(truth_path)["job"])  # written when the workers are ready
+    start_ns = job_line[0]["start_ns"]
     time.sleep(max(0.0, HEALTHY_S - (time.monotonic_ns() - start_ns) / 1e9))
     ranks = [r for r in stack.ranks() if r["rank"] >= 0]
     tap.ok(sorted(r["rank"] for r in ranks) == [0, 1], "workers have the numbers of their communicator", [r["rank"] for r in ranks])
@@ -195,7 +196,7 @@ def check_live(work):
         tap.ok(found, f"{what} of rank {rank} is an incident that says so", [(i["symptom"], i["ranks"]) for i in stack.incidents()])
         if found:
             print("\n".join("# " + x for x in stack.sysom("show", found["id"]).stdout.splitlines()[:14]))
-    os.kill(truth_of(truth_path)["job"][0]["pid"], signal.SIGUSR1)
+    os.kill(job_line[0]["pid"], signal.SIGUSR1)
     status = job.wait(60)
     truth = truth_of(truth_path)
     # by rank; sysomd is behind the engine by a step
