@@ -259,8 +259,6 @@ int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from,
 static inline const char *stack_batch_text(const struct stack_batch *b, uint32_t string)
 {
 	return string < b->string_count ? b->strings + b->string_offset[string] : "";
-	/* A Python function whose name could not be read: it says nothing, and accuses nobody. */
-	bool stack_frame_is_nameless(const struct stack_batch *b, const struct stack_frame *f);
 }
 
 /* A Python function whose name could not be read: it says nothing, and accuses nobody. */

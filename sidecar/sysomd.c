@@ -512,11 +512,8 @@ static int fill_rank_config(struct node *n)
 static int open_tls(struct node *n)
 {
 	const struct settings *s = &n->settings;
-	char why[TLS_WHY_BYTES];
 
-	return !tls_settings_on(&s->tls) ? 0
-					 : tls_open_later(&n->tls, &s->tls.files, TLS_NODE,
-							  n->settings.node_name, why, sizeof(why));
+	return tls_settings_on(&s->tls) ? tls_open_later(&n->tls, &s->tls.files, s->node_name) : 0;
 }
 
 static int open_stores(struct node *n)

@@ -441,8 +441,7 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 	if (v->storage_ns >= 0 && v->storage_ns < READS_SHOWN_NS) {
 		rule_out(out, LAYER_STORAGE,
 			 "its launch threads are not blocked in disk reads for longer %s (less "
-			 "than 0.01 "
-			 "ms per step)",
+			 "than 0.01 ms per step)",
 			 v->than);
 		return;
 	}

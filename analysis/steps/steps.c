@@ -303,6 +303,14 @@ static void saw_end(struct steps *s, const struct steps_item *symbol)
 		s->last_end_ns = end_ns;
 }
 
+/* The run of steps that hold further matches begins anew, at an item. */
+static void early_restart(struct steps *s, uint64_t seq)
+{
+	s->early = false;
+	s->early_steps = 0;
+	s->early_first = seq;
+}
+
 /* Follows another pattern from now on. */
 static void pattern_replace(struct steps *s, const struct steps_pattern *p)
 {
@@ -312,7 +320,7 @@ static void pattern_replace(struct steps *s, const struct steps_pattern *p)
 	}
 	s->pattern = *p;
 	s->stats.period_ns = p->period_ns;
-	s->early_steps = 0;
+	early_restart(s, s->open_first);
 	/* the open step began where the old pattern cut */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
@@ -324,8 +332,7 @@ static void look_for_shorter(struct steps *s, uint64_t seq)
 	struct steps_pattern p;
 
 	if (!s->early) {
-		s->early_steps = 0;
-		s->early_first = seq;
+		early_restart(s, seq);
 		return;
 	}
 	s->early = false;
@@ -442,7 +449,7 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
 	s->early_look = thresholds.count.some;
-	s->early_steps = 0;
+	early_restart(s, s->open_first);
 	s->before_name = s->before_full = 0;
 	/* In a first step the first cut may come at once, because what lies before it is no whole
 	 * step. */

@@ -419,10 +419,11 @@ int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side
 	return open_files(out, files, side, name, false, why, why_bytes);
 }
 
-int tls_open_later(struct tls **out, const struct tls_files *files, enum tls_side side,
-		   const char *name, char *why, size_t why_bytes)
+int tls_open_later(struct tls **out, const struct tls_files *files, const char *name)
 {
-	return open_files(out, files, side, name, true, why, why_bytes);
+	char why[TLS_WHY_BYTES];
+
+	return open_files(out, files, TLS_NODE, name, true, why, sizeof(why));
 }
 
 void tls_close(struct tls *t)
