@@ -3,11 +3,14 @@
  * and never load it. */
 #include "preload/driver.h"
 
+#include <string.h>
+
 #include "preload/hooks.h"
 
 typedef cu_result (*version_fn)(int *version);
 typedef cu_result (*current_context_fn)(cu_context *context);
 typedef cu_result (*current_device_fn)(cu_device *device);
+typedef cu_result (*device_uuid_fn)(cu_uuid *uuid, cu_device device);
 typedef cu_result (*capture_v2_fn)(cu_stream stream, int *status, uint64_t *id, cu_graph *graph,
 				   const cu_graph_node **deps, size_t *dep_count);
 typedef cu_result (*capture_v3_fn)(cu_stream stream, int *status, uint64_t *id, cu_graph *graph,
@@ -19,6 +22,8 @@ enum driver_call {
 	DRIVER_VERSION,
 	DRIVER_CONTEXT,
 	DRIVER_DEVICE,
+	DRIVER_UUID_V2,
+	DRIVER_UUID,
 	DRIVER_CAPTURE_V2,
 	DRIVER_CAPTURE_V2_PTSZ,
 	DRIVER_CAPTURE_V3,
@@ -30,6 +35,8 @@ static const char *const driver_names[DRIVER_CALL_COUNT] = {
     "cuDriverGetVersion",
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
+    "cuDeviceGetUuid_v2",
+    "cuDeviceGetUuid",
     "cuStreamGetCaptureInfo_v2",
     "cuStreamGetCaptureInfo_v2_ptsz",
     "cuStreamGetCaptureInfo_v3",
@@ -76,6 +83,17 @@ uint32_t driver_current_device(void)
 	cu_device device = 0;
 
 	return fn && fn(&device) == CU_OK ? (uint32_t)device : UINT32_MAX;
+}
+
+void driver_device_uuid(uint32_t device, uint8_t uuid[16])
+{
+	device_uuid_fn fn = (device_uuid_fn)driver_get(DRIVER_UUID_V2);
+	cu_uuid got;
+
+	if (!fn) /* before CUDA 11.4, which has no MIG instances of their own */
+		fn = (device_uuid_fn)driver_get(DRIVER_UUID);
+	if (fn && device != UINT32_MAX && fn(&got, (cu_device)device) == CU_OK)
+		memcpy(uuid, &got, sizeof(got));
 }
 
 uint64_t driver_capture_id(cu_stream stream, bool per_thread)

@@ -13,7 +13,8 @@
 
 int driver_version(void);
 cu_context driver_current_context(void);
-uint32_t driver_current_device(void); /* CUDA ordinal, UINT32_MAX unknown */
+uint32_t driver_current_device(void);			    /* CUDA ordinal, UINT32_MAX unknown */
+void driver_device_uuid(uint32_t device, uint8_t uuid[16]); /* left as it is if unknown */
 /* The driver's id of the capture that includes the stream, also by an event's fork; 0: not
  * capturing. */
 uint64_t driver_capture_id(cu_stream stream, bool per_thread);

@@ -20,6 +20,7 @@ static void wrap_tell_stream(uint16_t kind, cu_context context, cu_stream stream
 	    .context = (uint64_t)(uintptr_t)context,
 	    .device = driver_current_device()};
 
+	driver_device_uuid(e.device, e.device_uuid);
 	e.context_id = cupti_client_context_id(context);
 	e.stream_id = cupti_client_stream_id(context, stream, per_thread);
 	/* each thread has its own per-thread default stream: each reports it, and we do not keep

@@ -329,7 +329,7 @@ struct event_stream {
 	uint64_t context;
 	uint32_t stream_id, context_id; /* CUPTI's, 0 unknown */
 	uint32_t device;		/* CUDA ordinal, UINT32_MAX unknown */
-	uint32_t reserved[4];
+	uint8_t device_uuid[16];	/* as cuDeviceGetUuid_v2 has it; all 0 unknown */
 	uint32_t seq_end;
 };
 

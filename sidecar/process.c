@@ -128,6 +128,18 @@ static void sink_transfer(void *arg, const struct transfer *t)
 	links_add(((struct process *)arg)->links, t);
 }
 
+/* What the driver says counts more than the environment. The last device, if there are several: a
+ * process that forgets to set its device makes a context on the first one. */
+static void sink_gpu(void *arg, const uint8_t u[16])
+{
+	struct process *p = arg;
+
+	snprintf(p->id.gpu_uuid, sizeof(p->id.gpu_uuid),
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+		 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+		 u[14], u[15]);
+}
+
 static const char *sink_name(void *arg, uint32_t id)
 {
 	return ring_reader_name(((struct process *)arg)->reader, id);
@@ -381,7 +393,7 @@ static void record(struct process *p)
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
-	struct join_sink sink = {p, sink_host, sink_device, sink_name, sink_transfer};
+	struct join_sink sink = {p, sink_host, sink_device, sink_name, sink_transfer, sink_gpu};
 	struct rank_config c = n->analysis.rank;
 	uint64_t seed = hash_mix(n->admission.serial ^ hash_bytes(HASH_SEED, n->run.boot_id, 16));
 	int err;

@@ -544,12 +544,15 @@ static void on_comm(struct join *j, const struct join_host_pend *p)
 
 static void on_stream(struct join *j, const struct join_host_pend *p)
 {
+	static const uint8_t unknown[sizeof(p->e.stream.device_uuid)];
 	const struct event_stream *e = &p->e.stream;
 	struct join_lane *lane = &j->lanes[p->lane];
 	struct join_stream *s;
 
 	if (e->context)
 		j->context = e->context;
+	if (j->sink.gpu && memcmp(e->device_uuid, unknown, sizeof(unknown)))
+		j->sink.gpu(j->sink.arg, e->device_uuid);
 	if (e->head.kind == EVENT_CONTEXT) {
 		lane->context = e->context;
 		if (!e->stream_id)

@@ -52,6 +52,8 @@ struct join_sink {
 	/* Text of a name id, "" unknown. */
 	const char *(*name)(void *arg, uint32_t id);
 	void (*transfer)(void *arg, const struct transfer *t); /* NULL: not needed */
+	/* The process uses this device, by the driver's UUID. NULL: not needed. */
+	void (*gpu)(void *arg, const uint8_t uuid[16]);
 };
 
 struct join_stats {

@@ -68,7 +68,7 @@ static void on_drift(void *arg, struct rank *r, const struct growth_change *more
 
 static void rank_start(struct lane_set *s, uint32_t i)
 {
-	struct join_sink sink = {s, sink_host, sink_device, sink_name, NULL};
+	struct join_sink sink = {s, sink_host, sink_device, sink_name, NULL, NULL};
 	struct rank_config rc;
 
 	s->t_ns = 1000000000000ull;

@@ -25,6 +25,17 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		jq -c "[.gpu.devices | length, ([.[].ranks[]] | length)]")
 	ok "another user sees the devices, not whose ranks use them" is "$theirs" "[8,0]"
 fi
+# as a worker of vLLM in a container: no local rank, and NVML lists no processes
+PYTHONPATH=sim SIM_LIB=$PWD/$B/lib/sim CUDA_VISIBLE_DEVICES=6,7 "$BIN/sysom" run --job by-driver -- /usr/bin/python3 -c '
+import simgpu
+gpu = simgpu.Gpu(1)
+while True:
+    gpu.kernel("work", 1_000_000)
+    gpu.synchronize()' &
+WORKER=$!
+driver_says() { [ "$(gpu ' | [.devices[6, 7].ranks | length]' | jq -c .)" = "[0,1]" ]; }
+ok "the driver says which GPU a process uses, not the first that it might" stack_wait 10 driver_says
+end_job $WORKER
 steps_more 50 # that are usual
 says "$CULPRIT.sm_clock_mhz 1250" "$CULPRIT.throttle 0x60" "$CULPRIT.temperature_c 93" \
 	"$CULPRIT.power_mw 340000"

@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct clockmap clock = {.count = 1, .ns_per_tick = 1, .anchors = {{1, 1, 1, 0}}};
 	struct counts c = {0};
-	struct join_sink sink = {&c, got_host, got_device, name_of, got_transfer};
+	struct join_sink sink = {&c, got_host, got_device, name_of, got_transfer, NULL};
 	uint64_t now_ns = 1100 * MS, copies;
 	const struct join_stats *st;
 	struct join *j;

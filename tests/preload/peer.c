@@ -229,7 +229,7 @@ static void start_join(struct peer_ring *p)
 {
 	static const struct clockmap clock = {
 	    .anchors[0] = {1, 1, 1, 0}, .count = 1, .ns_per_tick = 1};
-	const struct join_sink sink = {p, joined_host, joined_device, joined_name, NULL};
+	const struct join_sink sink = {p, joined_host, joined_device, joined_name, NULL, NULL};
 
 	if (join_open(&p->join, &sink, &clock, ring_reader_lane_count(p->reader)))
 		exit(97);

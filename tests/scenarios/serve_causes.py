@@ -93,18 +93,6 @@ def start_of(truth):
     return wait_for(60, read)
 
 
-def say_processes(truth, nvml):
-    """What a real driver knows: which process runs on which GPU."""
-    def pids():
-        with open(truth, encoding="ascii") as f:
-            rows = [json.loads(line) for line in f if line.endswith("\n") and '"worker_step"' in line]
-        return {(r["engine"], r["rank"]): r["pid"] for r in rows}
-    found = wait_for(60, pids)
-    with open(nvml + ".new", "w", encoding="ascii") as f:
-        f.writelines(f"{rank}.process {pid}\n" for (_, rank), pid in found.items())
-    os.rename(nvml + ".new", nvml)
-
-
 def class_of(row, incident):
     """How much of what was done the incident says."""
     text = json.dumps(incident)
@@ -131,7 +119,6 @@ def run(row):
         stack = Stack(f"{work}/stack", f"--gpu-library {B}/lib/sim/libnvidia-ml.so.1 {row.flags}")
         job = start(stack, row, truth, nvml)
         start_ns = start_of(truth)
-        say_processes(truth, nvml)
         time.sleep(max(0.0, LEARN_S - (time.monotonic_ns() - start_ns) / 1e9))
         since = time.time_ns()
         tool = subprocess.Popen([sys.executable, *row.tool.format(nvml=nvml).split()]) if row.tool else None

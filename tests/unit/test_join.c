@@ -24,6 +24,8 @@ struct rig {
 	unsigned host_count, device_count;
 	struct step_mark mark;
 	struct transfer transfer;
+	uint8_t gpu[16];
+	unsigned gpu_count;
 	uint64_t now_ns;
 	uint32_t kernel_epoch, launched[256], ran[256]; /* by the last byte of handle and id */
 };
@@ -51,6 +53,14 @@ static void got_transfer(void *arg, const struct transfer *t)
 	((struct rig *)arg)->transfer = *t;
 }
 
+static void got_gpu(void *arg, const uint8_t uuid[16])
+{
+	struct rig *g = arg;
+
+	memcpy(g->gpu, uuid, sizeof(g->gpu));
+	g->gpu_count++;
+}
+
 static const char *name_of(void *arg, uint32_t id)
 {
 	static const char *const names[] = {"", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32"};
@@ -61,7 +71,7 @@ static const char *name_of(void *arg, uint32_t id)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = {g, got_host, got_device, name_of, got_transfer};
+	struct join_sink sink = {g, got_host, got_device, name_of, got_transfer, got_gpu};
 
 	g->clock.anchors[0] = (struct clockmap_anchor){1, 1, 1, 0};
 	g->clock.count = 1;
@@ -519,6 +529,23 @@ static void separates_default_streams_of_threads(void **state)
 	assert_int_not_equal(g->host[0].stream, g->host[1].stream);
 	assert_int_not_equal(g->host[0].stream, g->host[2].stream);
 	assert_int_not_equal(g->host[1].stream, g->host[2].stream);
+}
+
+static void says_which_device_the_driver_names(void **state)
+{
+	struct rig *g = *state;
+	struct event_stream e = {
+	    .head = {.kind = EVENT_CONTEXT, .t = T0}, .context = CTX, .context_id = CTX_ID};
+
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_int_equal(g->gpu_count, 0); /* a library without UUIDs, or a writer before them */
+	e.head.t = T0 + MS;
+	memset(e.device_uuid, 0x5a, sizeof(e.device_uuid));
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_int_equal(g->gpu_count, 1);
+	assert_memory_equal(g->gpu, e.device_uuid, sizeof(g->gpu));
 }
 
 static void push_comm(struct rig *g, uint64_t handle, uint64_t id)
@@ -1068,6 +1095,7 @@ int main(void)
 	    T(learns_a_stream_without_reported_ids),
 	    T(follows_a_stream_handle_that_is_used_again),
 	    T(separates_default_streams_of_threads),
+	    T(says_which_device_the_driver_names),
 	    T(gives_a_nccl_kernel_its_collective),
 	    T(gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen),
 	    T(one_kernel_may_stand_for_a_whole_group),

@@ -65,7 +65,7 @@ static void push(struct rig *g, const void *event, size_t bytes, bool device)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = {g, got_host, got_device, name_of, NULL};
+	struct join_sink sink = {g, got_host, got_device, name_of, NULL, NULL};
 	struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = T0 - 100 * MS},
 				 .stream = 0x50,
 				 .context = 0xc0de,

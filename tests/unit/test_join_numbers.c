@@ -287,7 +287,7 @@ static const char *name_of(void *arg, uint32_t id)
 
 static void feed(struct world *w)
 {
-	struct join_sink sink = {w, got_host, got_device, name_of, NULL};
+	struct join_sink sink = {w, got_host, got_device, name_of, NULL, NULL};
 	uint64_t ran_ns = w->events[0].at_ns;
 
 	w->clock = (struct clockmap){.count = 1, .ns_per_tick = 1, .anchors = {{1, 1, 1, 0}}};
