@@ -21,6 +21,7 @@ enum request_phase {
 	REQUEST_DECODE,	 /* in the steps after that */
 	REQUEST_PAUSE,	 /* between these steps: others ran */
 	REQUEST_OUTPUT,	 /* from a token until the API process has delivered it */
+	REQUEST_DRAFTS,	 /* in decode steps that the usual number of accepted drafts would save */
 	REQUEST_PHASES
 };
 /* "queue" ...; "none" for an unknown number. Static text. */

@@ -193,8 +193,8 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 static enum finding_cause cause_of(uint32_t phase)
 {
 	static const enum finding_cause causes[REQUEST_PHASES] = {
-	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE, CAUSE_REQUEST_PREFILL,
-	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT};
+	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE,  CAUSE_REQUEST_PREFILL,
+	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT, CAUSE_REQUEST_DRAFTS};
 
 	return causes[phase < REQUEST_PHASES ? phase : 0];
 }
@@ -231,10 +231,14 @@ static void say_count(struct finding *f, const struct group *g)
 static void say_step(struct finding *f, const struct group *g)
 {
 	static const char *const where[REQUEST_PHASES] = {
-	    "is not known in which phase",  "passed before it was handed to the engine",
-	    "passed before its first step", "passed in its prefill steps",
-	    "passed in its decode steps",   "passed between its decode steps",
-	    "passed until it was delivered"};
+	    "is not known in which phase",
+	    "passed before it was handed to the engine",
+	    "passed before its first step",
+	    "passed in its prefill steps",
+	    "passed in its decode steps",
+	    "passed between its decode steps",
+	    "passed until it was delivered",
+	    "passed in decode steps that accepted drafts usually save"};
 	const struct request_violation *v = &g->worst.v;
 	const struct request_step *s = &v->slow;
 

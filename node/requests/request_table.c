@@ -8,10 +8,13 @@
 #include "base/keyed.h"
 #include "base/room.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 #include "node/requests/request_table_private.h"
 
 /* How long an id that ended cannot come again: late news of it is no new request. */
 #define REUSE_NS 10000000000ull
+/* Requests after which older ones count half. */
+#define USUAL_REQUESTS 128
 
 void request_config_default(struct request_config *c)
 {
@@ -179,6 +182,39 @@ static void explain_ttft(const struct request_table *t, const struct request *r,
 		v->slow = request_table_longest(e, handed, r->scheduled_ns);
 }
 
+/* A decode step takes as long as it does; how many a token needs depends on the drafts that it
+ * accepts. If more steps explain most of the excess, they are the phase. */
+static void separate_drafts(const struct request_usual *u, const struct request *r, double tokens,
+			    struct request_violation *v)
+{
+	double now_ns = (double)r->decode_ns / tokens;
+	double drafts_ns;
+
+	if (u->requests < thresholds.count.some || !r->decode_steps)
+		return;
+	drafts_ns = now_ns * (1 - u->decode_steps / u->tokens * tokens / r->decode_steps);
+	if (drafts_ns <= thresholds.part.half * (now_ns - u->decode_ns / u->tokens))
+		return;
+	v->phase = REQUEST_DRAFTS;
+	v->phase_ns = (uint64_t)drafts_ns;
+}
+
+static void learn_usual(struct request_usual *u, const struct request *r)
+{
+	if (!r->decode_steps) /* only its API process is known */
+		return;
+	if (u->requests >= USUAL_REQUESTS) {
+		u->requests /= 2;
+		u->tokens /= 2;
+		u->decode_steps /= 2;
+		u->decode_ns /= 2;
+	}
+	u->requests++;
+	u->tokens += request_output_tokens(r) - 1;
+	u->decode_steps += r->decode_steps;
+	u->decode_ns += (double)r->decode_ns;
+}
+
 static void explain_tpot(const struct request_table *t, const struct request *r,
 			 struct request_violation *v)
 {
@@ -189,9 +225,10 @@ static void explain_tpot(const struct request_table *t, const struct request *r,
 	take_longer(v, REQUEST_DECODE, r->decode_ns / gaps);
 	take_longer(v, REQUEST_PAUSE, r->pause_ns / gaps);
 	take_longer(v, REQUEST_OUTPUT, from_to(r->last_ns, r->delivered_last_ns) / gaps);
-	if (v->phase == REQUEST_DECODE)
+	if (v->phase == REQUEST_DECODE) {
 		v->slow = r->decode[0];
-	else if (v->phase == REQUEST_PAUSE)
+		separate_drafts(&t->job[r->job].usual, r, gaps, v);
+	} else if (v->phase == REQUEST_PAUSE)
 		v->slow = request_table_longest(e, r->pause.begin_ns, r->pause.end_ns);
 }
 
@@ -239,6 +276,8 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 		durations_add(&j->beat.queue, from_to(r->arrival_ns, r->scheduled_ns));
 	if (out)
 		report(t, r, objective, value_ns);
+	else if (objective == REQUEST_TPOT)
+		learn_usual(&j->usual, r);
 }
 
 /* No news comes any more, or it is too late. */

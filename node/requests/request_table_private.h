@@ -38,6 +38,11 @@ struct request_list {
 	uint32_t first, last, count; /* 1 + index; oldest first */
 };
 
+/* Of requests that met their objective per token. Tokens after the first; older ones count less. */
+struct request_usual {
+	double requests, tokens, decode_steps, decode_ns;
+};
+
 struct request_job_state {
 	char name[WIRE_TEXT_BYTES]; /* "": free */
 	uint64_t salt;
@@ -45,6 +50,7 @@ struct request_job_state {
 	struct request_list open, ending, ended;
 	uint32_t running; /* of the open ones */
 	struct request_stats stats;
+	struct request_usual usual;
 	struct request_job beat; /* what the next beat reports */
 	bool used;		 /* it had a request */
 };

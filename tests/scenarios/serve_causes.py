@@ -69,7 +69,7 @@ ROWS = (
         flags="--requests-tpot 60ms", causes=("request-queue", "request-decode", "request-pause"), named="start_load_kv",
         requests=True, least="place"),
     Row("ghost", "drafted tokens are never accepted", "ghost", options=("--speculate", "3"), flags="--requests-tpot 35ms",
-        causes=("request-decode",), named="accepted", requests=True, least="place"),
+        causes=("request-drafts",), named="accepted", requests=True),
 )
 
 

@@ -316,6 +316,45 @@ static void slow_tokens_are_in_their_steps_or_between_them(void **state)
 	assert_ms(find(t, 7)->decode[0].end_ns, 1590);
 }
 
+/* A request of 13 tokens whose steps after the first token take so long. */
+static void decoded(struct request_table *t, uint64_t id, uint64_t at_ms, unsigned steps,
+		    uint64_t step_ms)
+{
+	uint64_t ms = at_ms + 20;
+
+	about(t, ENGINE, id, at_ms, at_ms + 1, 10);
+	step(t, id, 10, at_ms + 10, ms);
+	for (unsigned i = 0; i < steps; i++, ms += step_ms)
+		step(t, id, 4, ms, ms + step_ms);
+	about(t, ENGINE, id, ms, ms + 1, 13);
+	at(t, ms + 3000);
+}
+
+static void drafts_that_are_not_accepted_are_no_slow_steps(void **state)
+{
+	struct request_table *t = *state;
+	uint64_t ms = 0, id = 1;
+
+	/* before anything is usual, its steps have the time */
+	decoded(t, id++, ms += 10000, 12, 200);
+	assert_int_equal(seen_count, 1);
+	assert_int_equal(seen[0].v.phase, REQUEST_DECODE);
+	for (unsigned i = 0; i < 10; i++)
+		decoded(t, id++, ms += 10000, 4, 200);
+	assert_int_equal(seen_count, 1);
+	decoded(t, id++, ms += 10000, 12, 200);
+	assert_int_equal(seen_count, 2);
+	assert_int_equal(seen[1].v.phase, REQUEST_DRAFTS);
+	assert_int_equal(seen[1].v.phase_ns / 1000000, 133);
+	decoded(t, id++, ms += 10000, 4, 600);
+	assert_int_equal(seen_count, 3);
+	assert_int_equal(seen[2].v.phase, REQUEST_DECODE);
+	/* a little of both: what took more of the excess */
+	decoded(t, id++, ms += 10000, 5, 500);
+	assert_int_equal(seen_count, 4);
+	assert_int_equal(seen[3].v.phase, REQUEST_DECODE);
+}
+
 static void a_request_goes_on_in_a_decode_instance(void **state)
 {
 	struct request_table *t = *state;
@@ -604,6 +643,7 @@ int main(void)
 	    T(a_long_queue_is_linked_to_the_step_that_filled_it),
 	    T(a_slow_prefill_is_told_while_the_request_runs),
 	    T(slow_tokens_are_in_their_steps_or_between_them),
+	    T(drafts_that_are_not_accepted_are_no_slow_steps),
 	    T(a_request_goes_on_in_a_decode_instance),
 	    T(a_decode_instance_that_comes_too_late_has_a_request_of_its_own),
 	    T(the_end_inside_a_step_does_not_revive_the_request),
