@@ -5,6 +5,7 @@ An order names the fault and its arguments ("sleep every=3 ms=30"); closing the 
 """
 import asyncio
 import concurrent.futures
+import copy
 import ctypes
 import fcntl
 import gc
@@ -2232,6 +2233,217 @@ def sync_aside(rank, kb=256):
             yield
     finally:
         over.set()
+
+
+# ---- a seventh round ----
+
+def copy_config(rank, count=6):
+    """Each step works on copies of a large nested configuration."""
+    config = {f"layer{i}": {f"part{j}": [i, j, str(i * j), {"lr": 0.1}] for j in range(12)} for i in range(60)}
+    while True:
+        yield
+        for _ in range(count):
+            copy.deepcopy(config)
+
+
+def ask_manager(rank, count=150):
+    """State that all processes of the data pipeline share lies in a multiprocessing.Manager."""
+    with multiprocessing.get_context("fork").Manager() as manager:
+        shared = manager.dict({str(i): i for i in range(64)})
+        while True:
+            yield
+            for i in range(count):
+                shared[str(i % 64)]
+
+
+def shared_mutex(rank, ms=35, rest_ms=25):
+    """A lock in shared memory that another process of the node has for most of the time."""
+    context = multiprocessing.get_context("fork")
+    mutex = context.Lock()
+
+    def other():
+        while True:
+            with mutex:
+                time.sleep(ms / 1e3)
+            time.sleep(rest_ms / 1e3)
+
+    holder = context.Process(target=other, daemon=True)
+    holder.start()
+    try:
+        while True:
+            yield
+            with mutex:
+                pass
+    finally:
+        holder.terminate()
+
+
+def sync_machine(rank, every=6, mb=24):
+    """Writes a file and syncs all file systems of the machine."""
+    path, data = os.path.join(rank.dir, f"all-{rank.rank}"), os.urandom(1 << 20)
+    while True:
+        step = yield
+        if step % every == 0:
+            with open(path, "wb") as f:
+                for _ in range(mb):
+                    f.write(data)
+            os.sync()
+
+
+def copy_file(rank, every=5, mb=160):
+    """Copies its last checkpoint to another name."""
+    path = os.path.join(rank.dir, f"checkpoint-{rank.rank}")
+    with open(path, "wb") as f:
+        for _ in range(mb):
+            f.write(os.urandom(1 << 20))
+    while True:
+        step = yield
+        if step % every == 0:
+            shutil.copyfile(path, path + ".copy")
+
+
+def workers_again(rank, every=12, count=4):
+    """The processes that load samples are not kept: new ones come with each short epoch."""
+    context = multiprocessing.get_context("fork")
+
+    def load(samples):
+        table = {i: str(i) for i in range(60000)}
+        samples.put(len(table))
+
+    while True:
+        step = yield
+        if step % every == 0:
+            samples = context.Queue()
+            workers = [context.Process(target=load, args=(samples,), daemon=True) for _ in range(count)]
+            for w in workers:
+                w.start()
+            for w in workers:
+                samples.get()
+            for w in workers:
+                w.join()
+
+
+def slow_launch(rank, us=1500):
+    """A hook in Python looks at the arguments of every launch."""
+    def kernel(*args, **others):
+        end, seen = time.thread_time() + us / 1e6, 0
+        while time.thread_time() < end:
+            seen += sum(map(ord, str(args)))
+        return type(rank).kernel(rank, *args, **others)
+
+    rank.kernel = kernel
+    try:
+        while True:
+            yield
+    finally:
+        del rank.kernel
+
+
+def clip_on_cpu(rank, mb=256):
+    """Gradients go to the host and back, to be clipped there."""
+    while True:
+        yield
+        for _ in range(mb):
+            rank.gpu.copy_out(1 << 20)
+        rank.gpu.synchronize()
+        for _ in range(mb):
+            rank.gpu.copy_in(1 << 20)
+
+
+def contended_kernels(rank, percent=120, share=0.5):
+    """Another tenant has the GPU's multiprocessors now and then: half of the kernels take longer."""
+    def kernel(name, us, *args, **others):
+        if rank.rng.random() < share:
+            us *= 1 + percent / 100
+        return type(rank).kernel(rank, name, us, *args, **others)
+
+    rank.kernel = kernel
+    try:
+        while True:
+            yield
+    finally:
+        del rank.kernel
+
+
+def free_tree(rank, count=40000):
+    """A tree of small objects is built, and dropped in the step."""
+    while True:
+        yield
+        tree = None
+        for i in range(count):
+            tree = (i, [tree])
+        for _ in range(count):
+            tree = tree[1][0]
+
+
+def log_stacks(rank, count=40):
+    """Records of the log have the stack of their caller."""
+    while True:
+        step = yield
+        for i in range(count):
+            logging.getLogger("train").warning("step %d part %d", step, i, stack_info=True)
+
+
+def log_metrics(rank, count=3000):
+    """Each parameter's metrics go to the log as JSON."""
+    with open(os.path.join(rank.dir, f"metrics-{rank.rank}.jsonl"), "w", encoding="ascii") as f:
+        while True:
+            step = yield
+            json.dump({f"layer.{i}.weight": {"step": step, "norm": i * 0.1, "mean": -i * 0.01} for i in range(count)}, f)
+            f.write("\n")
+
+
+def read_output(rank, mb=10):
+    """Runs a program and reads what it prints."""
+    while True:
+        yield
+        subprocess.run(["/usr/bin/head", "-c", str(mb << 20), "/dev/urandom"], check=True, stdout=subprocess.PIPE)
+
+
+def poll_many(rank, pipes=450, count=400):
+    """Looks at each of many pipes whether there is something, again and again."""
+    ends = [os.pipe() for _ in range(pipes)]
+    look = select.poll()
+    for reader, _ in ends:
+        look.register(reader, select.POLLIN)
+    while True:
+        yield
+        for _ in range(count):
+            look.poll(0)
+
+
+def data_synced(rank, count=8):
+    """Each write to the journal is on the disk when it returns (O_DSYNC)."""
+    fd = os.open(os.path.join(rank.dir, f"journal-{rank.rank}"), os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o644)
+    while True:
+        yield
+        for _ in range(count):
+            os.write(fd, bytes(4096))
+
+
+def write_events(rank, every=10, count=400):
+    """Rank 0 writes what TensorBoard shows."""
+    with open(os.path.join(rank.dir, "events"), "wb") as f:
+        while True:
+            step = yield
+            if rank.rank == 0 and step % every == 0:
+                for i in range(count):
+                    f.write(struct.pack("<Qdd", i, step, time.time()) + zlib.crc32(str(i).encode()).to_bytes(4, "little"))
+                f.flush()
+
+
+def skip_optimizer(rank, every=37):
+    """The scaled loss overflows now and then, on all ranks: the optimizer's kernels are left out."""
+    def kernel(name, *args, **others):
+        if skip and name.startswith("adam"):
+            return None
+        return type(rank).kernel(rank, name, *args, **others)
+
+    skip = False
+    rank.kernel = kernel
+    while True:
+        step = yield
+        skip = step % every == every - 1
 
 
 def parse(text):
