@@ -145,12 +145,10 @@ static void print_violations(const json_t *violations)
 /* The answer about one job, with its incidents; NULL: no such job, or none with requests. */
 static json_t *ask(const struct client *c, const char *job, struct client_error *e)
 {
-	char path[512] = "/api/v1/requests";
 	struct client_error missing;
 	json_t *j, *incidents, *first;
 
-	client_add(path, sizeof(path), "job", job);
-	if (client_json(c, "GET", path, &j, e))
+	if (commands_list(c, "requests", NULL, job, SIZE_MAX, &j, e))
 		return NULL;
 	first = json_array_get(json_object_get(j, "requests"), 0);
 	if (job && first) {

@@ -119,20 +119,6 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 		answer_json(a, fleet_baselines_json(api->fleet, key, clock_monotonic_ns()));
 }
 
-/* All jobs, or one with its violations. */
-static void get_requests(const struct api_sources *api, const struct http_query *q,
-			 const char *name, struct http_answer *a)
-{
-	const char *job = http_query_get(q, "job");
-	char key[WIRE_TEXT_BYTES];
-
-	if (job && !is_text(job))
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
-	else if (!job || resolve(api, job, key, a))
-		answer_json(a, fleet_requests_json(api->fleet, api->user, job ? key : NULL,
-						   clock_monotonic_ns()));
-}
-
 static void get_baseline(const struct api_sources *api, const struct http_query *q, const char *run,
 			 struct http_answer *a)
 {
@@ -180,6 +166,23 @@ static bool take_limit(const struct http_query *q, struct http_answer *a, uint64
 	}
 	*limit = (uint32_t)n;
 	return true;
+}
+
+/* All jobs, or one with its violations. */
+static void get_requests(const struct api_sources *api, const struct http_query *q,
+			 const char *name, struct http_answer *a)
+{
+	struct fleet_page page = {
+	    .who = api->user, .job = http_query_get(q, "job"), .after = http_query_get(q, "after")};
+	char key[WIRE_TEXT_BYTES];
+
+	if (page.job && !is_text(page.job))
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
+	else if (take_limit(q, a, LIMIT_API_RANKS, &page.limit) &&
+		 (!page.job || resolve(api, page.job, key, a))) {
+		page.job = page.job ? key : NULL;
+		answer_json(a, fleet_requests_json(api->fleet, &page, clock_monotonic_ns()));
+	}
 }
 
 typedef int page_fn(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);

@@ -38,18 +38,12 @@ static void unlock(struct fleet *f, uint32_t seen)
 	pthread_mutex_unlock(&f->lock);
 }
 
-struct job_name {
-	char name[WIRE_TEXT_BYTES];
-};
+ORDER_BY(by_name, struct fleet_job_name, ORDER_TEXT(name));
 
-ORDER_BY(by_name, struct job_name, ORDER_TEXT(name));
-
-/* Names of all jobs that `who` sees, or only of `only`, after `after`, sorted. The caller frees
- * them. */
-static int names_of(struct fleet *f, const struct http_user *who, const char *only,
-		    const char *after, struct job_name **out, uint32_t *count)
+int fleet_job_names(struct fleet *f, const struct http_user *who, const char *only,
+		    const char *after, struct fleet_job_name **out, uint32_t *count)
 {
-	struct job_name *list = NULL;
+	struct fleet_job_name *list = NULL;
 	size_t room = 0;
 	uint32_t n = 0, at = 0;
 	bool more = true;
@@ -281,12 +275,12 @@ static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 {
 	struct place after = {0};
 	const char *first = NULL;
-	struct job_name *names;
+	struct fleet_job_name *names;
 	uint32_t n, i;
 	int err = q->after ? parse_after(q->after, &after, &first) : 0;
 
 	if (!err)
-		err = names_of(f, q->who, q->job, first, &names, &n);
+		err = fleet_job_names(f, q->who, q->job, first, &names, &n);
 	if (err)
 		return err;
 	buf_puts(p->out, "{\"ranks\":[");
@@ -368,7 +362,7 @@ static void keep(struct kept_list *k, uint32_t job, const struct row *r)
 }
 
 /* If two nodes claim a rank, its series show the first; the other row is contested. */
-static void put_job_series(struct fleet *f, const struct job_name *names, uint32_t job,
+static void put_job_series(struct fleet *f, const struct fleet_job_name *names, uint32_t job,
 			   uint64_t now_ns, struct row *rows, struct metrics *m,
 			   struct kept_list *k)
 {
@@ -392,7 +386,7 @@ static void put_job_series(struct fleet *f, const struct job_name *names, uint32
 	free(list);
 }
 
-static void put_kept(struct metrics *m, unsigned which, const struct job_name *names,
+static void put_kept(struct metrics *m, unsigned which, const struct fleet_job_name *names,
 		     const struct kept_list *list)
 {
 	metrics_family(m, series[which].name, series[which].help);
@@ -414,10 +408,10 @@ void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t 
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
 	struct kept_list list = {0};
-	struct job_name *names = NULL;
+	struct fleet_job_name *names = NULL;
 	uint32_t n = 0;
 
-	if (!rows || names_of(f, who, NULL, NULL, &names, &n))
+	if (!rows || fleet_job_names(f, who, NULL, NULL, &names, &n))
 		n = 0;
 	metrics_family(m, series[INFO].name, series[INFO].help);
 	for (uint32_t i = 0; i < n; i++)
@@ -497,9 +491,9 @@ static void put_job_row(struct buf *b, const char *name, const struct job_row *r
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
 {
 	struct job_row row = {.roles = calloc(LIMIT_CROSS_ROLES, sizeof(*row.roles))};
-	struct job_name *names = NULL;
+	struct fleet_job_name *names = NULL;
 	uint32_t n = 0, i = 0, count = 0;
-	int err = row.roles ? names_of(f, q->who, q->job, q->after, &names, &n) : -ENOMEM;
+	int err = row.roles ? fleet_job_names(f, q->who, q->job, q->after, &names, &n) : -ENOMEM;
 
 	if (err) {
 		free(row.roles);

@@ -393,40 +393,28 @@ static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool
 	return out;
 }
 
-ORDER_BY(by_job, const struct fleet_job *, strcmp((*a)->name, (*b)->name));
-
-/* The jobs that had requests, by name; the caller holds the lock and frees the list. */
-static const struct fleet_job **jobs_of(const struct fleet *f, const struct http_user *who,
-					const char *only, uint32_t *count)
+json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_t now_ns)
 {
-	const struct fleet_job **list = calloc((size_t)f->job_count + 1, sizeof(*list));
+	json_t *list = json_array(), *out = json_pack("{s:o}", "requests", list);
+	struct fleet_job_name *names;
+	const struct fleet_job *job;
+	uint32_t n, i = 0;
 
-	*count = 0;
-	for (uint32_t i = 0; list && i < f->job_count; i++) {
-		const struct fleet_job *job = f->jobs[i];
-
-		if (job && job->requests && (!who || http_user_sees_job(who, job->name)) &&
-		    (!only || !strcmp(job->name, only)))
-			list[(*count)++] = job;
+	if (fleet_job_names(f, q->who, q->job, q->after, &names, &n)) {
+		json_decref(out);
+		return NULL;
 	}
-	ORDER_SORT(list, *count, by_job);
-	return list;
-}
-
-json_t *fleet_requests_json(struct fleet *f, const struct http_user *who, const char *only,
-			    uint64_t now_ns)
-{
-	json_t *list = json_array();
-	const struct fleet_job **jobs;
-	uint32_t count;
-
-	pthread_mutex_lock(&f->lock);
-	jobs = jobs_of(f, who, only, &count);
-	for (uint32_t i = 0; i < count; i++)
-		json_array_append_new(list, job_json(f, jobs[i], only != NULL, now_ns));
-	pthread_mutex_unlock(&f->lock);
-	free(jobs);
-	return json_pack("{s:o}", "requests", list);
+	for (; i < n && json_array_size(list) < q->limit; i++) {
+		pthread_mutex_lock(&f->lock);
+		job = fleet_find_job(f, names[i].name);
+		if (job && job->requests)
+			json_array_append_new(list, job_json(f, job, q->job != NULL, now_ns));
+		pthread_mutex_unlock(&f->lock);
+	}
+	if (i < n)
+		json_object_set_new(out, "next", json_text(names[i].name));
+	free(names);
+	return out;
 }
 
 /* ---- metrics ---- */
@@ -456,31 +444,49 @@ static void put_quantiles(struct metrics *m, const struct fleet_job *job, enum r
 			       quantiles[i].name, NULL);
 }
 
+enum series { NOW, QUANTILES, VIOLATIONS, SERIES };
+
+static void put_series(struct metrics *m, const struct fleet *f, const struct fleet_job *job,
+		       enum series which, uint64_t now_ns)
+{
+	if (which == NOW)
+		put_now(m, job, sum_of(f, job->requests, now_ns));
+	for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
+		if (which == QUANTILES)
+			put_quantiles(m, job, (enum request_objective)o);
+		else if (which == VIOLATIONS)
+			metrics_sample(m, "sysom_job_request_violations_total",
+				       (double)job->requests->sum.violated[o], "job_name",
+				       job->name, "objective", request_objective_name(o), NULL);
+}
+
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			    struct metrics *m)
 {
-	const struct fleet_job **jobs;
-	uint32_t count;
+	static const struct {
+		const char *name, *help;
+	} series[SERIES] = {
+	    [NOW] = {"sysom_job_requests", "Requests of a serving job now."},
+	    [QUANTILES] = {"sysom_job_request_seconds",
+			   "Time to first token (ttft) and time per output token (tpot) of the "
+			   "last one to two minutes."},
+	    [VIOLATIONS] = {"sysom_job_request_violations_total",
+			    "Requests of a serving job that missed an objective."}};
+	struct fleet_job_name *names;
+	const struct fleet_job *job;
+	uint32_t n;
 
-	pthread_mutex_lock(&f->lock);
-	jobs = jobs_of(f, who, NULL, &count);
-	metrics_family(m, "sysom_job_requests", "Requests of a serving job now.");
-	for (uint32_t i = 0; i < count; i++)
-		put_now(m, jobs[i], sum_of(f, jobs[i]->requests, now_ns));
-	metrics_family(
-	    m, "sysom_job_request_seconds",
-	    "Time to first token (ttft) and time per output token (tpot) of the last one "
-	    "to two minutes.");
-	for (uint32_t i = 0; i < count; i++)
-		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
-			put_quantiles(m, jobs[i], (enum request_objective)o);
-	metrics_family(m, "sysom_job_request_violations_total",
-		       "Requests of a serving job that missed an objective.");
-	for (uint32_t i = 0; i < count; i++)
-		for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
-			metrics_sample(m, "sysom_job_request_violations_total",
-				       (double)jobs[i]->requests->sum.violated[o], "job_name",
-				       jobs[i]->name, "objective", request_objective_name(o), NULL);
-	pthread_mutex_unlock(&f->lock);
-	free(jobs);
+	if (fleet_job_names(f, who, NULL, NULL, &names, &n))
+		return;
+	for (unsigned which = 0; which < SERIES; which++) {
+		metrics_family(m, series[which].name, series[which].help);
+		for (uint32_t i = 0; i < n; i++) {
+			pthread_mutex_lock(&f->lock);
+			job = fleet_find_job(f, names[i].name);
+			if (job && job->requests)
+				put_series(m, f, job, which, now_ns);
+			pthread_mutex_unlock(&f->lock);
+		}
+	}
+	free(names);
 }

@@ -2226,7 +2226,9 @@ static struct request_violation late(uint32_t phase, const char *span, const str
 
 static json_t *requests_of(const char *job)
 {
-	return fleet_requests_json(fleet, NULL, job, mono(now_s));
+	struct fleet_page page = {.job = job, .limit = 100};
+
+	return fleet_requests_json(fleet, &page, mono(now_s));
 }
 
 static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
@@ -2337,6 +2339,45 @@ static void requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing(voi
 	fs_fini(&j);
 }
 
+static void serving_jobs_come_page_by_page(void **unused)
+{
+	static struct request_job r;
+	struct fleet_page page = {.limit = 1};
+	struct beat_rank ranks[16];
+	struct fs_job jobs[3];
+	unsigned pages = 0;
+	struct beat b;
+
+	for (unsigned i = 0; i < 3; i++)
+		fs_init(&jobs[i], (const char *[]){"serve-c", "serve-a", "train-b"}[i], 1, 1, i);
+	for (unsigned i = 0; i < 3; i++)
+		if (fs_beat(&jobs[i], 0, now_s, ranks, &b)) {
+			r = (struct request_job){.counts.arrived = 1};
+			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
+			b.requests = &r;
+			b.request_count = i < 2;
+			send_beat(&b);
+		}
+	for (json_t *got = NULL; !pages || page.after; pages++) {
+		json_t *next = fleet_requests_json(fleet, &page, mono(now_s));
+		json_t *list = json_object_get(next, "requests");
+
+		assert_int_equal(json_array_size(list), pages < 2);
+		if (pages < 2)
+			assert_string_equal(
+			    json_string_value(json_object_get(json_array_get(list, 0), "job")),
+			    pages ? "serve-c" : "serve-a");
+		page.after = json_string_value(json_object_get(next, "next"));
+		json_decref(got);
+		got = next;
+		if (!page.after)
+			json_decref(got);
+	}
+	assert_int_equal(pages, 3); /* the last one finds that train-b serves nothing */
+	for (unsigned i = 0; i < 3; i++)
+		fs_fini(&jobs[i]);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -2345,6 +2386,7 @@ int main(void)
 	    T(late_requests_of_one_way_are_one_finding_with_a_count),
 	    T(each_phase_of_a_request_has_its_cause),
 	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
+	    T(serving_jobs_come_page_by_page),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
 	    T(finds_two_of_eight_as_one_finding_and_its_end),
 	    T(separates_faults_that_began_at_different_times),

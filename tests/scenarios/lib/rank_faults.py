@@ -2256,7 +2256,7 @@ def ask_manager(rank, count=150):
                 shared[str(i % 64)]
 
 
-def shared_mutex(rank, ms=35, rest_ms=25):
+def shared_mutex(rank, ms=40, rest_ms=7):
     """A lock in shared memory that another process of the node has for most of the time."""
     context = multiprocessing.get_context("fork")
     mutex = context.Lock()
@@ -2307,7 +2307,7 @@ def workers_again(rank, every=12, count=4):
     context = multiprocessing.get_context("fork")
 
     def load(samples):
-        table = {i: str(i) for i in range(60000)}
+        table = {i: str(i) for i in range(500000)}
         samples.put(len(table))
 
     while True:
