@@ -28,8 +28,8 @@ struct judge {
 	uint64_t hold_key;
 	double hold_latency, hold_self;
 	uint32_t hold_steps; /* judged steps for which they still apply */
-	uint64_t last_flag_ns;
-	double self_excess[JUDGE_PERIOD]; /* ring: of the latest steps that were not brief */
+	/* ring: of the latest steps that were not brief; NAN: flagged */
+	double self_excess[JUDGE_PERIOD];
 	uint32_t next, count;
 	bool drift_raised;
 	bool restoring; /* samples were restored since the models were last settled */
@@ -225,17 +225,19 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	return v;
 }
 
-/* A drift is slowness that no flagged step shows. While steps are flagged, their windows report it.
- * The alarm also sums those steps, so after them the rank must still be slower than hosts usually
- * differ from their own past. */
-static bool drift_stands_alone(const struct judge *j, const struct step *s)
+/* A drift is slowness that flagged steps do not show: most steps are not flagged, and they are slower
+ * than hosts usually differ from their own past. The alarm also sums flagged steps, so it may be
+ * raised by these alone. */
+static bool drift_stands_alone(const struct judge *j)
 {
 	double v[JUDGE_PERIOD];
+	uint32_t n = 0;
 
-	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < thresholds.time.gone_ns)
-		return false;
-	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
-	return median_of(v, j->count) >= thresholds.excess.slower;
+	for (uint32_t i = 0; i < j->count; i++)
+		if (!isnan(j->self_excess[i]))
+			v[n++] = j->self_excess[i];
+	return n > thresholds.part.half * JUDGE_PERIOD &&
+	       median_of(v, n) >= thresholds.excess.slower;
 }
 
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)
@@ -249,15 +251,13 @@ struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t 
 	if (skip == JUDGE_USED) {
 		j->model_key = s->key;
 		v = judge(j, s, &drift);
-		if (v.flagged)
-			j->last_flag_ns = s->end_ns;
 	}
 	if (skip != JUDGE_BRIEF) {
-		j->self_excess[j->next] = v.self_excess;
+		j->self_excess[j->next] = v.flagged ? NAN : v.self_excess;
 		j->next = (j->next + 1) % JUDGE_PERIOD;
 		j->count += j->count < JUDGE_PERIOD;
 	}
-	v.drift = drift && !j->drift_raised && drift_stands_alone(j, s);
+	v.drift = drift && !j->drift_raised && drift_stands_alone(j);
 	j->drift_raised = drift && (j->drift_raised || v.drift);
 	return v;
 }

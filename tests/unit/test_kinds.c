@@ -436,6 +436,32 @@ static void many_steps_that_were_not_judged_are_passed_at_once(void **unused)
 }
 
 /* Times in another unit: the same verdicts. */
+/* Steps of a busy host, so much slower from step 150 on, and each eighth one by 30 ms more. The number of
+ * drifts. */
+static unsigned drifts(double slower_ms)
+{
+	struct job j = job_of(5);
+	unsigned drift = 0;
+
+	for (uint64_t i = 0; i < 500; i++) {
+		double extra[KINDS_PARTS] = {[KINDS_HOST] = 2.5 * fabs(normal(&j))};
+
+		if (i >= 150)
+			extra[KINDS_HOST] += slower_ms + 30 * (uniform(&j) < 0.125);
+		push(&j, 0, extra);
+		drift += j.v.drift;
+	}
+	assert_true(j.flagged > 10);
+	end(&j);
+	return drift;
+}
+
+static void steps_that_are_flagged_do_not_hide_that_all_are_slower(void **unused)
+{
+	assert_int_equal(drifts(8), 1);
+	assert_int_equal(drifts(0), 0);
+}
+
 static void scaling_time_changes_no_verdict(void **unused)
 {
 	struct kinds_config c;
@@ -541,6 +567,7 @@ int main(void)
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
 	    cmocka_unit_test(a_kind_that_ends_is_reported_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
+	    cmocka_unit_test(steps_that_are_flagged_do_not_hide_that_all_are_slower),
 	    cmocka_unit_test(scaling_time_changes_no_verdict),
 	    cmocka_unit_test(a_spike_of_stated_work_counts_each_time),
 	    cmocka_unit_test(a_slow_step_of_stated_work_counts_each_time),

@@ -2376,7 +2376,7 @@ def free_tree(rank, count=40000):
             tree = tree[1][0]
 
 
-def log_stacks(rank, count=40):
+def log_stacks(rank, count=250):
     """Records of the log have the stack of their caller."""
     while True:
         step = yield
