@@ -13,13 +13,16 @@ struct row {
 	enum ledger_what what;
 };
 
-/* The same whether the thread sleeps or runs in them. */
+/* The same whether the thread sleeps or runs in them. A write to a file opened with O_SYNC or O_DSYNC
+ * calls the file system's function without vfs_fsync. */
 #define SYNC_CALLS                                                                                 \
 	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
 	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \
-	    {"__x64_sys_msync", LEDGER_FILE_SYNC},                                                 \
+	    {"__x64_sys_msync", LEDGER_FILE_SYNC}, {"__x64_sys_sync", LEDGER_FILE_SYNC},           \
+	    {"ext4_sync_file", LEDGER_FILE_SYNC}, {"xfs_file_fsync", LEDGER_FILE_SYNC},            \
+	    {"btrfs_sync_file", LEDGER_FILE_SYNC}, {"f2fs_sync_file", LEDGER_FILE_SYNC},           \
 	{                                                                                          \
-		"__x64_sys_sync", LEDGER_FILE_SYNC                                                 \
+		"file_write_and_wait_range", LEDGER_FILE_SYNC                                      \
 	}
 
 static const struct row waits[] = {

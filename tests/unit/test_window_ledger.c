@@ -754,6 +754,8 @@ static void special_waits_stand_before_general_ones(void **state)
 		enum ledger_what what;
 	} cases[] = {
 	    {{"folio_wait_bit", "file_write_and_wait_range", "do_fsync"}, LEDGER_FILE_SYNC},
+	    /* O_DSYNC */
+	    {{"submit_bio_wait", "ext4_sync_file", "vfs_write"}, LEDGER_FILE_SYNC},
 	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, LEDGER_FILE_FAULT},
 	    {{"io_schedule", "filemap_read", "vfs_read"}, LEDGER_FILE_READ},
 	    {{"schedule", "pipe_read", "vfs_read"}, LEDGER_PIPE_READ},
