@@ -27,6 +27,7 @@
 #define DRIFT_SLACK	 0.5
 /* A run of so many steps beyond the noise is out, even if no single one is beyond the tail. */
 #define SUSTAIN_STEPS 16u
+#define SUSTAIN_LEAST 14u
 
 struct roofline {
 	struct roofline_config c;
@@ -38,9 +39,9 @@ struct roofline {
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* computed from the last fit */
-	/* also from the last fit: healthy steps are not slow in runs */
-	bool may_sustain;
-	uint32_t sustain; /* one bit per step, the newest lowest: beyond the noise */
+	double run_largest;		      /* also from the last fit: what a run must exceed */
+	float run[SUSTAIN_STEPS];	      /* ring: excess of the latest steps */
+	uint32_t run_count;
 	uint64_t random;
 	float recent[RECENT];
 	uint32_t recent_count;
@@ -119,6 +120,7 @@ static void restart_learning(struct roofline *m, enum roofline_state state)
 	m->drift = false;
 	m->history = 0;
 	m->recent_count = 0;
+	m->run_count = 0;
 	m->fresh_novel = 0;
 }
 
@@ -144,29 +146,46 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
-static uint32_t sustained(uint32_t bits)
+/* The excess that all but two of these steps have. */
+static double excess_of_run(const float excess[SUSTAIN_STEPS])
 {
-	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1));
+	double v[SUSTAIN_STEPS];
+
+	for (uint32_t i = 0; i < SUSTAIN_STEPS; i++)
+		v[i] = excess[i];
+	return median_nth(v, SUSTAIN_STEPS, SUSTAIN_STEPS - SUSTAIN_LEAST);
 }
 
-/* A busy host makes single steps slow. A rank that became slower stays slow, so a run of steps is
- * found at an excess that a single step may have. If healthy steps are slow in runs too, a run
- * shows nothing. */
-static bool may_sustain(const struct roofline *m)
+/* The largest excess of a run of learning steps; they are healthy, on a host that may be busy for a
+ * while. Suspects are not: their run would hide itself. INFINITY: too few steps to tell. */
+static double largest_run(const struct roofline *m)
 {
-	uint32_t bits = 0;
+	float run[SUSTAIN_STEPS];
+	double most = 0;
+	uint32_t n = 0;
 
-	if (m->n < thresholds.count.some * SUSTAIN_STEPS)
-		return false;
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct roofline_fit_sample *s = &m->sample[i];
 		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
-		bits = bits << 1 | (s->latency_ns > g.expected_ns * (1 + base_of(m, &g)));
-		if (sustained(bits) > (1 - thresholds.part.mostly) * SUSTAIN_STEPS)
-			return false;
+		if (s->suspect)
+			continue;
+		run[n++ % SUSTAIN_STEPS] = (float)(s->latency_ns / g.expected_ns - 1);
+		if (n >= SUSTAIN_STEPS)
+			most = fmax(most, excess_of_run(run));
 	}
-	return true;
+	return n < thresholds.count.few * SUSTAIN_STEPS ? INFINITY : most;
+}
+
+/* Whether the latest steps are a slow run. A busy host makes single steps slow. A rank that became
+ * slower stays slow, so a run of steps is found at an excess that a single step may have. */
+static bool is_slow_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
+{
+	double noise = thresholds.part.half * m->c.tail_mads * m->few * g->mad;
+	double least = fmax(fmax(m->c.floor_ratio, noise), m->run_largest);
+
+	m->run[m->run_count++ % SUSTAIN_STEPS] = (float)excess;
+	return m->run_count >= SUSTAIN_STEPS && excess > least && excess_of_run(m->run) > least;
 }
 
 /* The largest excess that the tail may explain. Slow learning steps hide the tail, so it is partly
@@ -247,6 +266,18 @@ static bool fit_from(struct roofline *m, uint32_t first)
 	return true;
 }
 
+/* The latest steps may be those of a fault, which must not undo what was known before it. */
+static bool fit_without_suspects(struct roofline *m)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < m->n; i++)
+		if (!m->sample[i].suspect)
+			m->sample[kept++] = m->sample[i];
+	m->n = kept;
+	return fit_from(m, 0);
+}
+
 static void refit(struct roofline *m)
 {
 	uint32_t half = m->n / 2;
@@ -258,6 +289,8 @@ static void refit(struct roofline *m)
 		good = fit_from(m, half);
 	} else {
 		good = fit_from(m, 0);
+		if (!good && m->state == ROOFLINE_READY)
+			good = fit_without_suspects(m);
 		/* The newer half alone may already give a good fit. */
 		if (!good && m->state != ROOFLINE_READY && half >= m->c.learn_min) {
 			good = fit_from(m, half);
@@ -276,8 +309,7 @@ static void refit(struct roofline *m)
 	else if (m->state == ROOFLINE_READY || m->n >= thresholds.fit.curve * m->c.learn_min)
 		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
-	m->sustain = 0;
-	m->may_sustain = good && may_sustain(m);
+	m->run_largest = good ? largest_run(m) / thresholds.part.half : INFINITY;
 	if (good)
 		drop_suspects(m);
 	m->next_fit = m->n + (m->n < 24 ? 8 : m->n < 200 || !good ? m->n / 3 : m->n / 2);
@@ -406,10 +438,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		} else {
 			bool stays;
 
-			m->sustain = m->sustain << 1 | (v->excess > base_of(m, &g) + g.second);
-			stays =
-			    m->may_sustain && (m->sustain & 1) &&
-			    sustained(m->sustain) + 1 > thresholds.part.nearly_all * SUSTAIN_STEPS;
+			stays = is_slow_run(m, v->excess, &g);
 			v->out |= stays;
 			persist(m, v,
 				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));

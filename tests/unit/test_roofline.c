@@ -271,6 +271,46 @@ static void slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_no
 	free(only);
 }
 
+/* On a busy host single steps scatter by 5 %; a run of slow ones is found all the same. */
+static void a_run_of_slow_steps_is_found_where_single_steps_scatter(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++) {
+		struct roofline *m = model();
+		uint32_t flagged = 0;
+
+		random_state = seed * 104729;
+		for (int i = 0; i < 200; i++)
+			flagged += push_flat(m, 0.05, 1).flagged;
+		assert_true(flagged <= 1);
+		for (int i = 0; i < 60; i++)
+			flagged += push_flat(m, 0.05, 1.25).flagged;
+		assert_in_range(flagged, 25, 60);
+		free(only);
+	}
+}
+
+/* A fault begins while the model knows 150 steps. The next fits have its steps among their samples. */
+static void a_fault_that_begins_early_does_not_undo_the_model(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++) {
+		struct roofline *m = model();
+		uint32_t flagged = 0;
+
+		random_state = seed * 7919;
+		for (int i = 0; i < 126; i++)
+			push_flat(m, 0.02, i % 9 ? 1 : 1 + 0.3 * uniform());
+		for (int i = 0; i < 600; i++) {
+			struct roofline_verdict v = push_flat(m, 0.03, i % 5 ? 1.38 : 1.6);
+
+			assert_int_equal(v.state, ROOFLINE_READY);
+			assert_float_equal(v.expected_ns, 100e6, 5e6);
+			flagged += v.flagged;
+		}
+		assert_in_range(flagged, 550, 600);
+		free(only);
+	}
+}
+
 static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **state)
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -621,6 +661,8 @@ int main(void)
 	    cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
 	    cmocka_unit_test(
 		slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
+	    cmocka_unit_test(a_run_of_slow_steps_is_found_where_single_steps_scatter),
+	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
 	    cmocka_unit_test(wandering_healthy_noise_is_no_drift),
