@@ -358,10 +358,24 @@ static const char *elsewhere(const struct diagnosis_view *v)
 	return v->past || !v->in->peer_count ? "before" : "on the peers";
 }
 
+/* "TIME per step, TIME before": the accounts of this kind. NULL: not known. */
+static const char *kind_text(const struct diagnosis_view *v, enum ledger_kind kind, char *out,
+			     size_t bytes)
+{
+	const struct diagnosis_kind *k = &v->kind[kind];
+	struct diagnosis_number a, b;
+
+	snprintf(out, bytes, "%s per step, %s %s", diagnosis_text_ms(k->slow_ns, &a),
+		 diagnosis_text_ms(k->reference_ns, &b),
+		 !v->has_ledger		? elsewhere(v)
+		 : v->who->usual_is_own ? "when healthy"
+					: "on the peers");
+	return k->known ? out : NULL;
+}
+
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	double mine = v->mine[FIGURE_COMPUTE], base = v->base[FIGURE_COMPUTE];
-	struct diagnosis_number a, b;
+	char text[100];
 
 	if (v->kernel_ratio > 0)
 		rule_out(out, LAYER_GPU,
@@ -369,9 +383,8 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "than %.0f%%)",
 			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
 			 100 * v->kernel_spread + 0.5);
-	else if (mine >= 0 && base > 0)
-		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
-			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
+	else if (kind_text(v, LEDGER_COMPUTE, text, sizeof(text)))
+		rule_out(out, LAYER_GPU, "compute kernels take %s", text);
 }
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
@@ -425,12 +438,11 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 
 static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	struct diagnosis_number a, b;
+	char text[100];
 
-	if (known(v, FIGURE_EXPOSED) && (v->excess_ns > 0 || v->comm_ns <= 0))
-		rule_out(out, LAYER_NETWORK, "it waits in collectives for %s per step, %s %s",
-			 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
-			 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), elsewhere(v));
+	if ((v->excess_ns > 0 || v->comm_ns <= 0) &&
+	    kind_text(v, LEDGER_COLLECTIVE, text, sizeof(text)))
+		rule_out(out, LAYER_NETWORK, "collectives take %s", text);
 }
 
 static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *out)
@@ -536,6 +548,7 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 {
 	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
 	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
+	bool compared = v->out->by_ledger || v->base[FIGURE_STEP] >= 0;
 	struct diagnosis_number ms;
 	char who[96];
 
@@ -548,9 +561,13 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 			 lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary),
-			 "%s %s %s because %.150s (+%s per step)", who, is,
+			 "%s %s %s because %.150s (%s more per step%s)", who, is,
 			 uniform ? "slower than before" : "slow", lead->because,
-			 diagnosis_text_ms(out->effect_ns, &ms));
+			 diagnosis_text_ms(out->effect_ns, &ms),
+			 uniform || !compared ? ""
+			 : v->past	      ? " than when healthy"
+			 : v->many	      ? " than their peers"
+					      : " than its peers");
 }
 
 /* ---- confidence ---- */

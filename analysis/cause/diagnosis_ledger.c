@@ -554,6 +554,19 @@ static bool is_reference_slow(const struct diagnosis_view *v)
 	       fmin(slow - reference, lost_of(v)) >= thresholds.same.factor * fmax(shown, 0);
 }
 
+static void sum_kinds(struct diagnosis_view *v)
+{
+	for (int k = 0; k < LEDGER_KINDS; k++)
+		v->kind[k].known = v->has_ledger;
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		struct diagnosis_kind *k = &v->kind[v->row[i].kind];
+
+		k->known = true;
+		k->slow_ns += v->row[i].slow_ns;
+		k->reference_ns += v->row[i].reference_ns;
+	}
+}
+
 void diagnosis_ledger_begin(struct diagnosis_view *v)
 {
 	const struct diagnosis_rank *who = v->who;
@@ -565,8 +578,11 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	v->out->by_ledger = v->row && steps;
 	if (!v->row)
 		return;
-	if (steps)
+	v->has_ledger = steps;
+	if (steps) {
 		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
+		sum_kinds(v);
+	}
 	if (steps && !hang)
 		leave_out_transient(v);
 	if (steps && !hang && is_reference_slow(v)) {
@@ -577,6 +593,8 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		v->past = who->usual_is_own;
 	} else if (!hang) { /* the last steps before a hang were healthy */
 		figure_rows(v);
+		if (!v->has_ledger)
+			sum_kinds(v);
 	}
 	set_sums(v);
 	add_not_shown(v);

@@ -48,6 +48,12 @@ struct diagnosis_share {
 	double ns, sure;
 };
 
+/* The time per step of all accounts of one kind. */
+struct diagnosis_kind {
+	bool known;
+	double slow_ns, reference_ns;
+};
+
 struct diagnosis_view {
 	const struct diagnosis_input *in;
 	const struct diagnosis_rank *who;
@@ -58,6 +64,10 @@ struct diagnosis_view {
 	const char *its;	/* "its"; if many, "their" */
 	struct ledger_row *row; /* the slow steps' ledger minus the reference */
 	uint32_t row_count;
+	/* of the ledger that the incident shows, even if it is no reason for the verdict; without
+	 * one, of the steps' figures */
+	struct diagnosis_kind kind[LEDGER_KINDS];
+	bool has_ledger;
 	double excess_ns;    /* per step, of all accounts that grew; 0: none */
 	double transient_ns; /* per step, of an account in one step, which is left out */
 	double hidden_ns;    /* the part of it that was lost but that the reference hides */

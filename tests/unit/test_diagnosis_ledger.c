@@ -608,14 +608,22 @@ static void less_seen_is_never_surer(void **unused)
 /* It waits in collectives for somebody else: nothing that it did itself. */
 static void waiting_in_collectives_is_no_cause_of_a_slow_rank(void **unused)
 {
+	const char *network = "";
 	struct world w;
 
 	begin(&w);
-	both(&w, LEDGER_COLLECTIVE, 0, "AllReduce", 0, 40, 0, 0);
+	both(&w, LEDGER_COLLECTIVE, 0, "AllReduce", 0, 15, 0, 0);
+	both(&w, LEDGER_COLLECTIVE, LEDGER_LAST_RANK, "AllReduce", 0, 25, 0, 0);
 	both(&w, LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", 0, 4, 0, 1);
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
 	assert_float_equal(out.effect_ns, 4e6, 1e3);
+	assert_non_null(strstr(out.summary, " (4.0 ms more per step than when healthy)"));
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		if (out.ruled_out[i].layer == LAYER_NETWORK)
+			network = out.ruled_out[i].text;
+	/* the table's figures */
+	assert_string_equal(network, "collectives take 50.0 ms per step, 10.0 ms when healthy");
 	end(&w);
 }
 
