@@ -145,9 +145,13 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 				"times", "waits of the main thread, and waits for disks",
 				term_style(TERM_PLAIN));
 		describe(text, sizeof(text), b->where, b->file, b->line, "");
-		fprintf(to, "            %7s %8s  %s%s%s%s\n", term_span((double)b->ns * 1e-9),
+		fprintf(to, "            %7s %8s  %s%s%s%s", term_span((double)b->ns * 1e-9),
 			term_count((double)b->count), text, *b->kernel ? ", kernel " : "",
 			term_safe(b->kernel, 40), b->disk ? " (disk)" : "");
+		if (b->waker_tid)
+			fprintf(to, ", woken by %s (tid %u)", term_safe(b->waker, 16),
+				b->waker_tid);
+		fputc('\n', to);
 	}
 }
 
@@ -223,10 +227,12 @@ json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_su
 		const struct profile_block *b = &s->blocks[i];
 
 		json_array_append_new(
-		    blocks, json_pack("{s:o, s:o, s:i, s:o, s:b, s:I, s:I}", "function",
+		    blocks, json_pack("{s:o, s:o, s:i, s:o, s:b, s:I, s:I, s:I, s:o}", "function",
 				      json_text(b->where), "file", json_text(b->file), "line",
 				      (int)b->line, "kernel", json_text(b->kernel), "disk", b->disk,
-				      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count));
+				      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count,
+				      "waker_tid", (json_int_t)b->waker_tid, "waker",
+				      json_text(b->waker_tid ? b->waker : "")));
 	}
 	j = json_pack("{s:i, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
 		      r->who.rank, "samples", (json_int_t)s->on_count, "on_cpu_ns",

@@ -154,7 +154,8 @@ static int place_of(const struct stack_batch *b, struct profile_names *names,
 	return 0;
 }
 
-/* Most threads sleep because they have no work. So only waits of the main thread and for disks count. */
+/* Most threads sleep because they have no work. So only waits of the main thread and for disks count.
+ * An entry's tid is that of the thread that ended most of them, total_ns what this one ended. */
 static int add_block(struct sums *s, const struct stack_batch *b, struct profile_names *names,
 		     const struct stack_sample *from, uint32_t main_pid)
 {
@@ -184,6 +185,11 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 	e->disk |= disk;
 	e->self_ns += from->weight_ns;
 	e->count += from->count;
+	if (from->waker_tid && from->weight_ns > e->total_ns) {
+		e->total_ns = from->weight_ns;
+		e->tid = from->waker_tid;
+		e->comm = stack_batch_text(b, from->waker_comm);
+	}
 	return 0;
 }
 
@@ -191,15 +197,19 @@ static void take_blocks(struct profile_summary *out, struct sums *s)
 {
 	sort(s, by_self);
 	for (uint32_t i = 0; i < s->keys.count && out->block_count < PROFILE_SUMMARY_ROWS; i++) {
-		const struct entry *e = &s->e[i];
+		struct entry *e = &s->e[i];
 
 		if (!e->self_ns)
 			break;
+		if (2 * e->total_ns < e->self_ns)
+			e->tid = 0;
 		out->blocks[out->block_count++] = (struct profile_block){.where = e->name.function,
 									 .file = e->name.file,
 									 .line = e->name.line,
 									 .kernel = e->kernel,
 									 .disk = e->disk,
+									 .waker_tid = e->tid,
+									 .waker = e->comm,
 									 .ns = e->self_ns,
 									 .count = e->count};
 	}

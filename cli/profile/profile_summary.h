@@ -20,6 +20,10 @@ struct profile_block {	   /* a place where the main thread waits, or any thread 
 	uint32_t line;
 	const char *kernel; /* innermost kernel function outside the scheduler; "" none */
 	bool disk;	    /* the kernel counts it as waiting for I/O (io_schedule) */
+	/* the thread that ended most of these waits: who released the lock, or wrote to the pipe;
+	 * 0: not known */
+	uint32_t waker_tid;
+	const char *waker;
 	uint64_t ns, count;
 };
 

@@ -350,10 +350,17 @@ static void fill_hog(struct stack_batch *b)
 	f[1].object = text(b, "futex_wait_queue");
 	s.kind = STACK_OFF_CPU;
 	s.gil = STACK_GIL_WAITER;
-	s.count = 120;
-	s.weight_ns = 600000000;
 	assert_int_equal(stack_batch_stack(b, f, 3, 2, STACK_END_ROOT, &s.stack), 0);
+	s.count = 60;
+	s.weight_ns = 250000000;
+	s.waker_tid = 14;
+	s.waker_comm = text(b, "other");
 	assert_int_equal(stack_batch_sample(b, &s), 0);
+	s.weight_ns = 350000000;
+	s.waker_tid = 12;
+	s.waker_comm = text(b, "hog");
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+	s.waker_tid = s.waker_comm = 0;
 	s.tid = 11; /* an idle thread */
 	s.gil = STACK_GIL_RELEASED;
 	s.weight_ns = 990000000;
@@ -403,8 +410,11 @@ static void the_summary_says_who_holds_the_gil_and_where_threads_sleep(void **st
 	assert_string_equal(s.blocks[0].where, "train");
 	assert_string_equal(s.blocks[0].kernel, "futex_wait_queue");
 	assert_false(s.blocks[0].disk);
+	assert_int_equal(s.blocks[0].waker_tid, 12);
+	assert_string_equal(s.blocks[0].waker, "hog");
 	assert_string_equal(s.blocks[1].where, "load");
 	assert_true(s.blocks[1].disk);
+	assert_int_equal(s.blocks[1].waker_tid, 0);
 	profile_names_close(names);
 	stack_batch_fini(&b);
 }
