@@ -18,10 +18,10 @@
 
 static const char style[] =
     ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
-    "--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6;--copy:#8250c8}\n"
+    "--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6;--copy:#8250c8;--block:#a0745a}\n"
     "@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
     "--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff;--copy:"
-    "#b795f2}}\n"
+    "#b795f2;--block:#b98b6b}}\n"
     "body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
     "max-width:1000px;padding:0 1em}\n"
     "h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
@@ -56,7 +56,7 @@ static const char style[] =
     ".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
     ".unknown{fill:var(--bg)}"
     ".dot{fill:var(--other)}.call{fill:var(--fg)}rect.ok{fill:var(--ok)}rect.bar{fill:var(--bar)}"
-    ".cpy{fill:var(--copy)}"
+    ".cpy{fill:var(--copy)}.blk{fill:var(--block)}.end{stroke:var(--fg)}"
     ".node{flex:1}.rank{display:inline-block;background:var(--line);border-radius:4px;"
     "padding:.1em .5em;margin:.2em 0;overflow-wrap:anywhere}.facts .rank b{display:inline;"
     "font-size:1em}.rank.culprit{background:var(--bad);color:var(--bg)}"

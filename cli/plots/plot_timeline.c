@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
+#include <string.h>
+
+#include "analysis/ledger/ledger.h"
 #include "base/order.h"
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "cli/report/kernel_diff.h"
 #include "render/escape.h"
+#include "render/incident_verdict.h"
 #include "render/term.h"
 
 #define LANES_MAX   6u	/* GPU streams of a step, the busiest ones */
@@ -40,6 +44,7 @@ struct run {
 struct lane {
 	const struct plot_axes *p;
 	const struct side *s;
+	const json_t *causes; /* the accounts that the verdict rests on */
 	double y;
 	struct run run;
 };
@@ -166,6 +171,29 @@ static void put_run(struct lane *l)
 	l->run.count = 0;
 }
 
+/* Whether the account is of the kernel. Its name may be cut, and ends with the launch configuration. */
+static bool is_of_kernel(const char *account, const char *kernel)
+{
+	const char *launch = strstr(account, "<<<");
+	size_t n = launch ? (size_t)(launch - account) : strlen(account);
+
+	return n && !strncmp(account, kernel, n);
+}
+
+/* The verdict's colour for its accounts. kernel: NULL if it is none. */
+static const char *class_for(const struct lane *l, enum ledger_kind kind, const char *kernel,
+			     const char *class)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach ((json_t *)l->causes, i, row)
+		if (!strcmp(jsonget_text(row, "account"), ledger_kind_name(kind)) &&
+		    (!kernel || is_of_kernel(jsonget_text(row, "name"), kernel)))
+			return "hot";
+	return class;
+}
+
 static void add(struct lane *l, const char *class, const char *name, uint64_t begin_ns,
 		uint64_t end_ns)
 {
@@ -210,11 +238,11 @@ static void put_switches(struct lane *l)
 		if (s->tid != l->s->launch_tid || s->flags & STACK_SWITCH_FOLDED)
 			continue;
 		if (woken > s->out_ns)
-			add(l, "hot", "blocked", s->out_ns + (uint64_t)offset,
-			    woken + (uint64_t)offset);
+			add(l, class_for(l, LEDGER_BLOCKED, NULL, "blk"), "blocked",
+			    s->out_ns + (uint64_t)offset, woken + (uint64_t)offset);
 		if (s->in_ns > woken)
-			add(l, "bar", "waits for a CPU", woken + (uint64_t)offset,
-			    s->in_ns + (uint64_t)offset);
+			add(l, class_for(l, LEDGER_RUNNABLE, NULL, "bar"), "waits for a CPU",
+			    woken + (uint64_t)offset, s->in_ns + (uint64_t)offset);
 	}
 	put_run(l);
 }
@@ -240,11 +268,12 @@ static void put_host(struct lane *l)
 	}
 }
 
-static const char *class_of(const struct record *d)
+static const char *class_of(const struct lane *l, const struct record *d, const char *name)
 {
-	return d->kind == RECORD_COLL_KERNEL			    ? "ok"
-	       : d->kind == RECORD_COPY || d->kind == RECORD_MEMSET ? "cpy"
-								    : "cold";
+	return d->kind == RECORD_COLL_KERNEL ? class_for(l, LEDGER_COLLECTIVE, NULL, "ok")
+	       : d->kind == RECORD_COPY || d->kind == RECORD_MEMSET
+		   ? class_for(l, LEDGER_COPY, NULL, "cpy")
+		   : class_for(l, LEDGER_COMPUTE, name, "cold");
 }
 
 static void put_stream(struct lane *l, const struct trace_model *m, const struct stream *q)
@@ -259,7 +288,7 @@ static void put_stream(struct lane *l, const struct trace_model *m, const struct
 		const char *name = d->name < m->names.count ? m->names.text[d->name] : "";
 
 		if (d->stream == q->stream && d->thread == q->device && is_in(d, s))
-			add(l, class_of(d), *name ? name : "copy", d->begin_ns, d->end_ns);
+			add(l, class_of(l, d, name), *name ? name : "copy", d->begin_ns, d->end_ns);
 	}
 	put_run(l);
 }
@@ -270,9 +299,9 @@ static double side_height(const struct side *s)
 }
 
 static void put_side(const struct plot_axes *p, const struct trace_model *m, const struct side *s,
-		     double y)
+		     const json_t *causes, double y)
 {
-	struct lane l = {.p = p, .s = s, .y = y + HEAD};
+	struct lane l = {.p = p, .s = s, .causes = causes, .y = y + HEAD};
 	double end = plot_axes_x(p, (double)s->step->step.latency_ns / 1e6);
 
 	fprintf(p->to, "<text x=\"0\" y=\"%.1f\">rank %d, step %llu, %s: %s</text>\n", y + 17,
@@ -284,15 +313,19 @@ static void put_side(const struct plot_axes *p, const struct trace_model *m, con
 		put_stream(&l, m, &s->stream[k]);
 	}
 	fprintf(p->to,
-		"<line class=\"lat\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" y2=\"%.1f\"/>\n", end,
+		"<line class=\"end\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" y2=\"%.1f\"/>\n", end,
 		end, y + HEAD - 3, y + side_height(s) - 2);
 }
 
 static void put_keys(FILE *to)
 {
-	static const char *const keys[][2] = {{"call", "launches"}, {"dot", "waits for the GPU"},
-					      {"hot", "blocked"},   {"bar", "waits for a CPU"},
-					      {"cold", "kernels"},  {"cpy", "copies"},
+	static const char *const keys[][2] = {{"hot", "the verdict's cause"},
+					      {"call", "launches"},
+					      {"dot", "waits for the GPU"},
+					      {"blk", "blocked"},
+					      {"bar", "waits for a CPU"},
+					      {"cold", "kernels"},
+					      {"cpy", "copies"},
 					      {"ok", "collectives"}};
 
 	fputs("<p class=\"dim\">", to);
@@ -301,9 +334,10 @@ static void put_keys(FILE *to)
 	fputs("</p>\n", to);
 }
 
-void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
-		    const struct trace_rank *peer)
+void plots_timeline(FILE *to, const json_t *in, const struct trace_model *m,
+		    const struct trace_rank *culprit, const struct trace_rank *peer)
 {
+	const json_t *ledger = json_object_get(incident_verdict_at(in, 0), "ledger");
 	const struct window_step *slow = typical(culprit, true), *healthy = typical(culprit, false);
 	const struct trace_rank *other = culprit;
 	struct side side[2];
@@ -343,7 +377,8 @@ void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_ra
 	plot_axes_begin(&p, "timeline", "launch thread and GPU streams of a slow step",
 			"ms since the step before ended");
 	for (int k = 0; k < sides; k++)
-		put_side(&p, m, &side[k], k ? side_height(&side[0]) : 0);
+		put_side(&p, m, &side[k], k ? NULL : json_object_get(ledger, "explained_by"),
+			 k ? side_height(&side[0]) : 0);
 	plot_axes_end(&p);
 	fputs("</section>\n", to);
 }

@@ -16,9 +16,10 @@
  * without a culprit, of all ranks. Says so where no steps are at hand. */
 void plots_steps(FILE *to, const json_t *incident, const struct trace_model *m);
 /* Launch thread and GPU streams of the culprit's typical slow step, above a healthy step of its own or,
- * without one, the peer's same step. peer: NULL, none. */
-void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
-		    const struct trace_rank *peer);
+ * without one, the peer's same step. peer: NULL, none. The accounts that the verdict rests on
+ * have its colour. */
+void plots_timeline(FILE *to, const json_t *incident, const struct trace_model *m,
+		    const struct trace_rank *culprit, const struct trace_rank *peer);
 /* The nodes of the culprits, with rank and GPU. */
 void plots_where(FILE *to, const json_t *incident, const struct trace_model *m);
 /* Clock, power and temperature of the culprits' GPUs over the incident's windows. */

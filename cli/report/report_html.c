@@ -143,7 +143,7 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	plots_where(to, in, m);
 	plots_steps(to, in, m);
 	if (culprit && !incident_verdict_is_hang(in)) /* its last steps are not what hangs */
-		plots_timeline(to, m, culprit, peer);
+		plots_timeline(to, in, m, culprit, peer);
 	err = report_plots_heat(to, in, m);
 	report_plots_roofline(to, in, m);
 	plots_gpu(to, in, m);

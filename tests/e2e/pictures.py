@@ -328,12 +328,12 @@ def report():
     ok(re.search(r"node node-1\s+rank 2 GPU 0, NIC mlx5_<2>\s+rank 3", where) and "rank 1" not in where,
        "the culprit's node, GPU and NIC, and who shares the node", where)
     bars = timeline(page)
-    ok(set(bars) == {("slow", "bar"), ("slow", "hot"), ("slow", "call"), ("slow", "cold"), ("slow", "ok"),
+    ok(set(bars) == {("slow", "bar"), ("slow", "blk"), ("slow", "call"), ("slow", "cold"), ("slow", "ok"),
                      ("healthy", "call"), ("healthy", "cold"), ("healthy", "ok")},
        "a slow step and a healthy one, with what the host waited for", sorted(bars))
     # of 25 ms: 3 ms for the CPU, from 2.74 ms on; then 1 ms for a lock
     ok(abs(bars["slow", "bar"][0][0] - 2.74) < 0.1 and abs(bars["slow", "bar"][0][1] - 3) < 0.1 and
-       abs(bars["slow", "hot"][0][1] - 1) < 0.1, "on one axis in milliseconds", [bars["slow", "bar"], bars["slow", "hot"]])
+       abs(bars["slow", "blk"][0][1] - 1) < 0.1, "on one axis in milliseconds", [bars["slow", "bar"], bars["slow", "blk"]])
     gpu = page.all(id="gpu")[0]["text"]
     ok(all(word in gpu for word in ("SM clock", "1800 MHz", "Power", "500 W", "Temperature", "80 C")),
        "clock, power and temperature of the GPUs", gpu)
@@ -352,6 +352,8 @@ def report():
     incident["windows"] = [w for w in incident["windows"] if w["rank"] == 2]
     with open(answers, "w", encoding="utf-8") as f:
         json.dump({f"/api/v1/incidents/{ID}": incident}, f)
+    incident["diagnoses"][0]["ledger"]["explained_by"] = [{"account": "blocked", "what": "lock", "name": ""},
+                                                          {"account": "compute", "what": "", "name": "_Z4gemmIfLi64ELb1EEvPT_<<<8,1,1, 128,1,1>>>"}]
     rc, out, err = run("report", ID, "-o", alone)
     os.remove(answers)
     page = Shown(dom(alone))
@@ -359,6 +361,10 @@ def report():
        "a peer that is missing is said to be", err)
 
 
+    bars = timeline(page)
+    ok(len(bars.get(("slow", "hot"), [])) > 1 and ("slow", "blk") not in bars and ("slow", "cold") in bars and
+       ("healthy", "hot") not in bars,
+       "the accounts of the verdict have its colour", sorted(bars))
 def terminal(columns):
     """`sysom show` on a terminal of so many columns, as its lines without and with escape sequences."""
     import fcntl
