@@ -78,6 +78,10 @@ static const char *text_excess(const json_t *r)
 
 	return self > 0 && typical > 0 ? term_excess(self / typical - 1) : "-";
 }
+static const char *column_ms(double ms)
+{
+	return ms > 0 ? term_ms_cell(ms) : "-";
+}
 static const char *text_state(const json_t *r)
 {
 	static char text[48];
@@ -104,13 +108,13 @@ static const struct column {
     {"job", -12, 0, .text = text_job},
     {"rank", 5, 0, .text = text_rank},
     {"node", -12, 100, .text = text_node},
-    {"self", 9, 0, .key = "self_ms", .number = commands_ms},
+    {"self", 9, 0, .key = "self_ms", .number = column_ms},
     {"excess", 6, 0, .text = text_excess},
-    {"latency", 9, 0, .key = "latency_ms", .number = commands_ms},
-    {"expected", 9, 80, .key = "expected_ms", .number = commands_ms},
-    {"compute", 9, 132, .key = "compute_ms", .number = term_ms},
-    {"comm", 9, 132, .key = "exposed_comm_ms", .number = term_ms},
-    {"idle", 9, 132, .key = "idle_ms", .number = term_ms},
+    {"latency", 9, 0, .key = "latency_ms", .number = column_ms},
+    {"expected", 9, 80, .key = "expected_ms", .number = column_ms},
+    {"compute", 9, 132, .key = "compute_ms", .number = term_ms_cell},
+    {"comm", 9, 132, .key = "exposed_comm_ms", .number = term_ms_cell},
+    {"idle", 9, 132, .key = "idle_ms", .number = term_ms_cell},
     {"steps", 8, 100, .key = "steps", .number = term_count},
     {"flag", 6, 80, .key = "flagged", .number = term_count},
     {"state", -12, 0, .text = text_state},

@@ -414,8 +414,9 @@ void incident_text_row(FILE *to, const json_t *in)
 	fprintf(to, " %-14s %-12s", term_safe(jsonget_text(in, "job"), 14),
 		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12));
 	if (wide)
-		fprintf(to, " %9s %9s", steps ? term_ms(jsonget_number(in, "latency_ms")) : "-",
-			steps ? term_ms(jsonget_number(in, "expected_ms")) : "-");
+		fprintf(to, " %9s %9s",
+			steps ? term_ms_cell(jsonget_number(in, "latency_ms")) : "-",
+			steps ? term_ms_cell(jsonget_number(in, "expected_ms")) : "-");
 	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
 		room <= 3 ? ""
 		: *title  ? term_safe(title, room)

@@ -306,7 +306,7 @@ static void put_signal(FILE *to, const json_t *in, const json_t *s)
 	put_number(to, s, "value");
 	put_number(to, s, "usual");
 	escape_around(to, "<td class=\"t\">", jsonget_text(s, "unit"), "</td>");
-	escape_cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
+	escape_cell(to, weight_ms > 0 ? term_ms_cell(weight_ms) : "-");
 	fputs("</tr>\n", to);
 }
 

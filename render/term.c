@@ -177,6 +177,11 @@ const char *term_ms(double ms)
 	return digits(ms * 1000, "us");
 }
 
+const char *term_ms_cell(double ms)
+{
+	return !isfinite(ms) ? "?" : fabs(ms) < 0.005 ? "0 ms" : digits(ms, "ms");
+}
+
 const char *term_bytes(double bytes)
 {
 	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};

@@ -30,6 +30,7 @@ const char *term_safe(const char *text, unsigned max_columns);
 /* Bytes of the next character, at least 1; *ok: valid and harmless. text must not be empty. */
 unsigned term_next_char(const char *text, bool *ok);
 const char *term_ms(double ms);		 /* "27.5 ms", "1.24 s", "830 us" */
+const char *term_ms_cell(double ms);	 /* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
 const char *term_bytes(double bytes);	 /* "1.2 MB" */
 const char *term_percent(double share);	 /* 0.123 -> "12.3 %" */
 const char *term_excess(double excess);	 /* 0.5 -> "+50 %", 48 -> "x49" */

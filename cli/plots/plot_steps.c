@@ -154,13 +154,13 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 			left--;
 			fprintf(to, "<tr><td>%d</td><td>%llu</td>", r->who.rank,
 				(unsigned long long)s->step.index);
-			escape_cell(to, expected_ms > 0 ? term_ms(expected_ms) : "-");
-			escape_cell(to, term_ms(ms));
+			escape_cell(to, expected_ms > 0 ? term_ms_cell(expected_ms) : "-");
+			escape_cell(to, term_ms_cell(ms));
 			escape_cell(to, expected_ms > 0 ? term_excess(ms / expected_ms - 1) : "-");
-			escape_cell(to, term_ms((double)s->step.self_ns / 1e6));
-			escape_cell(to, term_ms((double)s->step.compute_ns / 1e6));
-			escape_cell(to, term_ms((double)s->step.exposed_comm_ns / 1e6));
-			escape_cell(to, term_ms((double)s->step.idle_ns / 1e6));
+			escape_cell(to, term_ms_cell((double)s->step.self_ns / 1e6));
+			escape_cell(to, term_ms_cell((double)s->step.compute_ns / 1e6));
+			escape_cell(to, term_ms_cell((double)s->step.exposed_comm_ns / 1e6));
+			escape_cell(to, term_ms_cell((double)s->step.idle_ns / 1e6));
 			fputs("</tr>\n", to);
 		}
 	}

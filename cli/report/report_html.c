@@ -53,9 +53,9 @@ static int put_table(FILE *to, const char *id, struct side side[2])
 				      "</span>");
 		fputs("</td>", to);
 		for (int k = 0; k < 2; k++)
-			escape_cell(to, r->main[k] ? term_ms(r->time_ns[k] / 1e6) : "-");
+			escape_cell(to, r->main[k] ? term_ms_cell(r->time_ns[k] / 1e6) : "-");
 		escape_cell(to, side[0].steps && side[1].steps
-				    ? term_ms((r->time_ns[1] - r->time_ns[0]) / 1e6)
+				    ? term_ms_cell((r->time_ns[1] - r->time_ns[0]) / 1e6)
 				    : "-");
 		snprintf(text, sizeof(text), "%.1f to %.1f", r->count[0], r->count[1]);
 		escape_cell(to, text);

@@ -134,12 +134,12 @@ static void put_heat_table(FILE *to, const struct rank_grid *g)
 		fprintf(to,
 			"</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
 			"</tr>\n",
-			isfinite(a.self_ns) ? term_ms(a.self_ns / 1e6) : "-",
-			isfinite(b.self_ns) ? term_ms(b.self_ns / 1e6) : "-",
+			isfinite(a.self_ns) ? term_ms_cell(a.self_ns / 1e6) : "-",
+			isfinite(b.self_ns) ? term_ms_cell(b.self_ns / 1e6) : "-",
 			isfinite(a.excess) ? term_excess(a.excess) : "-",
 			isfinite(b.excess) ? term_excess(b.excess) : "-",
-			isfinite(a.late_ns) ? term_ms(a.late_ns / 1e6) : "-",
-			isfinite(b.late_ns) ? term_ms(b.late_ns / 1e6) : "-");
+			isfinite(a.late_ns) ? term_ms_cell(a.late_ns / 1e6) : "-",
+			isfinite(b.late_ns) ? term_ms_cell(b.late_ns / 1e6) : "-");
 	}
 	fputs("</table></div></details>\n", to);
 }

@@ -90,11 +90,11 @@ static void print_ranks(FILE *to, const struct rank_grid *g)
 		if (!isfinite(c.self_ns) || (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
 			continue;
 		shown++;
-		fprintf(to, "    rank %-3d%9s %s%s%s %8s %10s\n", g->rank[r]->who.rank,
-			term_ms(c.self_ns / 1e6), term_style(culprit ? TERM_RED : TERM_DIM),
+		fprintf(to, "    rank %-3d%9s %s%s%s %11s %10s\n", g->rank[r]->who.rank,
+			term_ms_cell(c.self_ns / 1e6), term_style(culprit ? TERM_RED : TERM_DIM),
 			term_bar(c.self_ns / most, BAR_COLUMNS), term_style(TERM_PLAIN),
 			isfinite(c.excess) ? term_excess(c.excess) : "-",
-			isfinite(c.late_ns) ? term_ms(c.late_ns / 1e6) : "-");
+			isfinite(c.late_ns) ? term_ms_cell(c.late_ns / 1e6) : "-");
 	}
 }
 

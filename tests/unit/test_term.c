@@ -63,6 +63,10 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_ms(0.83), "830 us");
 	assert_string_equal(term_ms(0), "0 ms");
 	assert_string_equal(term_ms(NAN), "?");
+	assert_string_equal(term_ms_cell(1240), "1240 ms");
+	assert_string_equal(term_ms_cell(0.83), "0.83 ms");
+	assert_string_equal(term_ms_cell(-0.001), "0 ms");
+	assert_string_equal(term_ms_cell(NAN), "?");
 	assert_string_equal(term_bytes(999), "999 B");
 	assert_string_equal(term_bytes(1234567), "1.23 MB");
 	assert_string_equal(term_bytes(-1), "?");
