@@ -119,11 +119,31 @@ const char *incident_text_title(const json_t *in)
 	return out;
 }
 
+const char *incident_text_lasted(const json_t *in)
+{
+	static _Thread_local char out[96];
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
+		 end = jsonget_unsigned(in, "end_unix_ns");
+	bool goes_on = incident_verdict_goes_on(in),
+	     open = !strcmp(jsonget_text(in, "state"), "open");
+	int n;
+
+	*out = '\0';
+	if (end <= begin)
+		return out;
+	n = snprintf(out, sizeof(out), ", for %s%s", term_span((double)(end - begin) / 1e9),
+		     goes_on ? " so far" : "");
+	if (open && !goes_on)
+		snprintf(out + n, sizeof(out) - (size_t)n, "; nothing slow since %.8s",
+			 term_time(end) + strlen("2026-11-21 "));
+	return out;
+}
+
 static void print_when(FILE *to, const json_t *in)
 {
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
 		 end = jsonget_unsigned(in, "end_unix_ns");
-	bool open = incident_verdict_is_open(in);
+	bool open = incident_verdict_goes_on(in);
 	double to_flag = jsonget_number(in, "steps_to_flag");
 	uint64_t since, until;
 
@@ -137,10 +157,7 @@ static void print_when(FILE *to, const json_t *in)
 		fputc('\n', to);
 		return;
 	}
-	fprintf(to, "  when      %s", term_time(begin));
-	if (end > begin)
-		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
-			open ? " so far" : "");
+	fprintf(to, "  when      %s%s", term_time(begin), incident_text_lasted(in));
 	if (!strcmp(jsonget_text(in, "kind"), "requests")) {
 		fputc('\n', to);
 		return;

@@ -20,6 +20,9 @@ void incident_text_head(FILE *to);
 bool incident_text_is_transient(const json_t *in);
 /* When a hang began and was last seen, if known; false: not a hang, or not known. */
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
+/* ", for 12.4 s so far"; ", for 12.4 s; nothing slow since 02:50:24" of an open incident whose findings
+ * have ended; "". Static buffer. */
+const char *incident_text_lasted(const json_t *in);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... Static buffer. */
 const char *incident_text_title(const json_t *incident);
 /* "NAMESPACE/POD, container NAME, host NAME" of an element of "pods". Static buffer. */

@@ -35,9 +35,15 @@ bool incident_verdict_is_empty(const json_t *d)
 	       !json_array_size(json_object_get(d, "evidence"));
 }
 
-bool incident_verdict_is_open(const json_t *incident)
+bool incident_verdict_goes_on(const json_t *incident)
 {
-	return !strcmp(jsonget_text(incident, "state"), "open");
+	const json_t *findings = json_object_get(incident, "findings"), *f;
+	size_t i, ended = 0;
+
+	json_array_foreach ((json_t *)findings, i, f)
+		ended += jsonget_true(f, "ended");
+	return !strcmp(jsonget_text(incident, "state"), "open") &&
+	       (!ended || ended < json_array_size(findings));
 }
 
 const json_t *incident_verdict_at(const json_t *in, size_t k)
@@ -161,6 +167,6 @@ void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
 	const json_t *d;
 
 	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
-		print_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in),
+		print_one(to, d, incident_verdict_goes_on(in), incident_verdict_is_hang(in),
 			  columns);
 }

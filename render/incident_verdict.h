@@ -17,7 +17,8 @@ bool incident_verdict_is_empty(const json_t *d);
 /* The layer that a line of evidence is about; "": none or unknown. Borrowed. */
 const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
-bool incident_verdict_is_open(const json_t *incident);
+/* It is open, and detection has not seen its end. */
+bool incident_verdict_goes_on(const json_t *incident);
 /* The k-th diagnosis, main one first: unrelated faults have one each. NULL: no more. Borrowed. */
 const json_t *incident_verdict_at(const json_t *incident, size_t k);
 /* The kind of time of the account that the first verdict rests on, as flame graphs call it: "on", "off",

@@ -126,7 +126,7 @@ static void put_facts(FILE *to, const json_t *in)
 		put_slowness(to, in);
 		put_slowest(to, in);
 	} else if (incident_text_hung(in, &since, &until)) {
-		fact(to, incident_verdict_is_open(in) ? "hanging, so far" : "hung for",
+		fact(to, incident_verdict_goes_on(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
 	}
 	if (raw > 0)
@@ -144,8 +144,6 @@ static void put_facts(FILE *to, const json_t *in)
 
 void report_page_begin(FILE *to, const json_t *in)
 {
-	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
-		 end = jsonget_unsigned(in, "end_unix_ns");
 	const json_t *nodes = json_object_get(in, "nodes"), *v;
 	size_t i;
 
@@ -167,10 +165,8 @@ void report_page_begin(FILE *to, const json_t *in)
 	}
 	json_array_foreach (json_object_get(in, "pods"), i, v)
 		escape_around(to, i ? "; " : "; pod ", incident_text_pod(v), "");
-	fprintf(to, "; %s", term_time(begin));
-	if (end > begin)
-		fprintf(to, ", for %s", term_span((double)(end - begin) / 1e9));
-	fputs("</p>\n", to);
+	fprintf(to, "; %s%s</p>\n", term_time(jsonget_unsigned(in, "begin_unix_ns")),
+		incident_text_lasted(in));
 	report_verdict_put(to, in);
 	put_facts(to, in);
 }

@@ -156,7 +156,7 @@ void report_verdict_put(FILE *to, const json_t *in)
 	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
 		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n",
 			k ? "" : " id=\"verdict\"", k ? "Another fault" : "Verdict");
-		put_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in));
+		put_one(to, d, incident_verdict_goes_on(in), incident_verdict_is_hang(in));
 		fputs("</section>\n", to);
 	}
 	if (!k)

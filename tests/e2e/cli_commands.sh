@@ -60,6 +60,15 @@ run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status 
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
+python3 - "$SYSOM_URL/api/v1/incidents/d1a60002" "$T/answers.json" <<'PY'
+import json, sys, urllib.request
+incident = json.load(urllib.request.urlopen(sys.argv[1]))
+incident["findings"] = [{"kind": "slow_rank", "ended": True}]
+json.dump({"/api/v1/incidents/d1a60002": incident}, open(sys.argv[2], "w"))
+PY
+run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
+run report d1a60002 -o "$T/quiet.html"; is "nor in the report" eval 'grep -q "for 12.4 s; nothing slow since 02:50:24<" "$T/quiet.html" && ! grep -q "so far" "$T/quiet.html"'
+rm "$T/answers.json"
 run show 4a4a4a4a; is "a hang says how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only because they wait"'
 is "what it is in since its last step is reported" eval 'has "host blocked (file lock) in save" && has "total" && has "hang: since its last step; usual: the mean of 8 steps before"'
 is "and nothing of it per step" eval '! grep -qE "flagged|detected|expected latency|per step|steps 312" "$T/out"'
