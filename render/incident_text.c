@@ -179,7 +179,9 @@ static void print_how_slow(FILE *to, const json_t *in)
 	       expected = jsonget_number(in, "expected_ms");
 	double most = latency > expected ? latency : expected;
 
-	if (!(most > 0) || incident_verdict_is_hang(in))
+	/* the ledger's total says it, too */
+	if (!(most > 0) || incident_verdict_is_hang(in) ||
+	    incident_ledger_is_known(incident_verdict_at(in, 0)))
 		return;
 	fprintf(to, "\n  how slow  %s%s%s compared with the expected latency\n",
 		term_style(TERM_RED), term_excess(jsonget_number(in, "excess")),
@@ -190,9 +192,6 @@ static void print_how_slow(FILE *to, const json_t *in)
 			term_style(TERM_PLAIN));
 	fprintf(to, "            observed %9s  %s%s%s\n", term_ms(latency), term_style(TERM_RED),
 		term_bar(latency / most, BAR_COLUMNS), term_style(TERM_PLAIN));
-	if (json_is_number(json_object_get(in, "self_excess")))
-		fprintf(to, "            self time %8s  (without waiting in collectives)\n",
-			term_excess(jsonget_number(in, "self_excess")));
 }
 
 /* usual_ms 0: none in the healthy steps, or there are none. */
@@ -391,7 +390,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace  (ui.perfetto.dev)\n", id, id);
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
 	if (stacks)
-		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);
+		fprintf(to, "  flame     sysom flame %s -o %s.flame.html  (flame graph)\n", id, id);
 }
 
 /* A narrow terminal gets no year, and of the latency only the excess. */

@@ -83,22 +83,17 @@ const char *incident_verdict_hours(double hours)
 	return term_safe(text, 30);
 }
 
-/* costs: effects are per step; false for a hang, which has no steps. */
-static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs,
-			unsigned columns)
+static void print_lines(FILE *to, const char *label, const json_t *lines, unsigned columns)
 {
 	const json_t *v;
 	size_t i;
 
 	json_array_foreach ((json_t *)lines, i, v) {
 		const char *layer = incident_verdict_layer(v);
-		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		char text[600];
 
-		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
-			 *layer ? ": " : "", incident_verdict_line(v),
-			 effect_ms > 0 ? " (costs " : "", effect_ms > 0 ? term_ms(effect_ms) : "",
-			 effect_ms > 0 ? " per step)" : "");
+		snprintf(text, sizeof(text), "%s%s%s", *layer ? term_safe(layer, 12) : "",
+			 *layer ? ": " : "", incident_verdict_line(v));
 		term_wrap(to, LABEL_COLUMNS, i ? "" : label, text, columns);
 	}
 }
@@ -106,17 +101,16 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, bool c
 static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
 {
 	double lost = jsonget_number(d, "gpu_hours_lost"),
+	       lost_ms = hang ? 0 : jsonget_number(d, "lost_ms"),
 	       per_day = jsonget_number(d, "gpu_hours_per_day");
 
-	if ((jsonget_number(d, "effect_ms") <= 0 || hang) && lost <= 0)
+	if (lost <= 0 && lost_ms <= 0)
 		return;
 	fprintf(to, "  %-10s", "cost");
-	if (!hang)
-		fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
-	if (!hang && jsonget_number(d, "lost_ms") > 0)
-		fprintf(to, ", %s in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
+	if (lost_ms > 0)
+		fprintf(to, "%s of step time%s", term_span(lost_ms / 1e3), lost > 0 ? ", " : "");
 	if (lost > 0)
-		fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ", incident_verdict_hours(lost),
+		fprintf(to, "%s GPU-hours lost%s", incident_verdict_hours(lost),
 			open ? " so far" : "");
 	if (per_day > 0)
 		fprintf(to, ", %s a day", incident_verdict_hours(per_day));
@@ -156,9 +150,9 @@ static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned 
 		term_wrap(to, LABEL_COLUMNS, "do", jsonget_text(d, "remedy"), columns);
 		fputs(term_style(TERM_PLAIN), to);
 	}
-	print_lines(to, "shown by", json_object_get(d, "evidence"), !hang, columns);
-	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), !hang, columns);
-	print_lines(to, "not known", json_object_get(d, "missing"), !hang, columns);
+	print_lines(to, "shown by", json_object_get(d, "evidence"), columns);
+	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), columns);
+	print_lines(to, "not known", json_object_get(d, "missing"), columns);
 	fputc('\n', to);
 }
 

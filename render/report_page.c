@@ -86,11 +86,11 @@ static void put_slowness(FILE *to, const json_t *in)
 
 	if (!strcmp(jsonget_text(in, "kind"), "requests")) /* about no step */
 		return;
-	fact(to, "compared with expected", term_excess(jsonget_number(in, "excess")), "bad");
-	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
-	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
-	fact(to, "self time compared with expected", term_excess(jsonget_number(in, "self_excess")),
-	     "");
+	if (jsonget_number(in, "latency_ms") > 0 &&
+	    !incident_ledger_is_known(incident_verdict_at(in, 0))) {
+		fact(to, "median slow step", term_ms(jsonget_number(in, "latency_ms")), "bad");
+		fact(to, "expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
+	}
 	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");

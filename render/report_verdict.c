@@ -9,9 +9,7 @@
 #include "render/escape.h"
 #include "render/term.h"
 
-/* costs: effects are per step; false for a hang, which has no steps. */
-static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines,
-		      bool costs)
+static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines)
 {
 	const json_t *v;
 	size_t i;
@@ -20,16 +18,12 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 		return;
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
 	json_array_foreach ((json_t *)lines, i, v) {
-		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		const char *layer = incident_verdict_layer(v);
 
 		fputs("<li>", to);
 		if (*layer)
 			escape_around(to, "<span class=\"layer\">", layer, "</span> ");
 		escape_html(to, incident_verdict_line(v));
-		if (effect_ms > 0)
-			fprintf(to, " <span class=\"dim\">costs %s per step</span>",
-				term_ms(effect_ms));
 		fputs("</li>\n", to);
 	}
 	fputs("</ul>\n", to);
@@ -101,7 +95,7 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	put_means(to, l, own, hang);
 	if (!hang)
 		fputs(
-		    " The verdict's effect is the sum of the accounts that its cause explains. "
+		    " The verdict's figure is the sum of the accounts that its cause explains. "
 		    "The ledger counts a wait of the host only while the GPU idles. Signals and "
 		    "flame graphs count all threads all the time, so their figures can be larger.",
 		    to);
@@ -132,10 +126,8 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 		put_figure(to, "layer", jsonget_text(d, "layer"));
 		put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
 	}
-	if (jsonget_number(d, "effect_ms") > 0 && !hang)
-		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
 	if (jsonget_number(d, "lost_ms") > 0 && !hang)
-		put_figure(to, "lost in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
+		put_figure(to, "step time lost", term_span(jsonget_number(d, "lost_ms") / 1e3));
 	if (lost > 0)
 		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
 			   incident_verdict_hours(lost));
@@ -143,9 +135,9 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
 	fputs("</div>\n", to);
 	put_ledger(to, d, hang);
-	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
-	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);
-	put_lines(to, "Missing", "missing", json_object_get(d, "missing"), !hang);
+	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"));
+	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"));
+	put_lines(to, "Missing", "missing", json_object_get(d, "missing"));
 }
 
 void report_verdict_put(FILE *to, const json_t *in)

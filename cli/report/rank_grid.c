@@ -89,6 +89,7 @@ static void compare(struct rank_grid *g)
 		}
 		if (n < 3)
 			continue;
+		g->by_peers = true;
 		median = median_of(v, n);
 		for (uint32_t r = 0; r < g->rank_count; r++)
 			if (!strcmp(g->rank[r]->who.role, role))

@@ -31,6 +31,7 @@ struct rank_grid {
 	bool flagged[RANK_GRID_COLUMNS_MAX];	    /* a step of the culprit in it is */
 	struct rank_grid_cell *cell;		    /* [rank][column] */
 	uint32_t culprit;			    /* index in rank */
+	bool by_peers; /* excess: above the peers; else above the expected self time */
 };
 
 /* 0, -ENOMEM, -ENODATA (no steps). */

@@ -116,13 +116,22 @@ static void put_heat_axis(FILE *to, const struct heat *h)
 		y + 32, g->per_column > 1 ? "; several steps per column" : "");
 }
 
+/* What self times are compared with. */
+static const char *than(const struct rank_grid *g)
+{
+	return g->by_peers ? "the peers" : "the expected self time";
+}
+
 static void put_heat_table(FILE *to, const struct rank_grid *g)
 {
 	fputs("<details><summary>Medians of each rank as a table</summary>\n<div "
 	      "class=\"scroll\"><table>"
 	      "<tr><th scope=\"col\">rank</th><th class=\"t\" scope=\"col\">node</th>"
 	      "<th scope=\"col\">self time, other steps</th><th scope=\"col\">flagged</th>"
-	      "<th scope=\"col\">above the peers, other steps</th><th scope=\"col\">flagged</th>"
+	      "<th scope=\"col\">above ",
+	      to);
+	fputs(than(g), to);
+	fputs(", other steps</th><th scope=\"col\">flagged</th>"
 	      "<th scope=\"col\">late, other steps</th><th scope=\"col\">flagged</th></tr>\n",
 	      to);
 	for (uint32_t r = 0; r < g->rank_count; r++) {
@@ -153,10 +162,11 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 	if (err)
 		return err == -ENODATA ? 0 : err;
 	fprintf(to,
-		"<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
+		"<h3>%s%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
 		"blank: not known.</p>\n",
 		late ? "How late each rank enters collectives"
-		     : "Self time of each rank, compared with its peers",
+		     : "Self time of each rank, compared with ",
+		late ? "" : than(g),
 		late ? "Delay behind the median rank, in each step's latest collective."
 		     : "Step time without waiting in collectives.",
 		value_text(&h, h.full), late ? "before the others" : "faster");

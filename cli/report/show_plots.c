@@ -80,8 +80,9 @@ static void print_ranks(FILE *to, const struct rank_grid *g)
 
 		most = self > most ? self : most;
 	}
-	fprintf(to, "\n  %-10s%s%9s %-*s %8s %10s%s\n", "ranks", term_style(TERM_DIM), "self time",
-		(int)BAR_COLUMNS, "in flagged steps", "excess", "late", term_style(TERM_PLAIN));
+	fprintf(to, "\n  %-10s%s%9s %-*s %11s %10s%s\n", "ranks", term_style(TERM_DIM), "self time",
+		(int)BAR_COLUMNS, "in flagged steps", g->by_peers ? "vs peers" : "vs expected",
+		"late", term_style(TERM_PLAIN));
 	for (uint32_t r = 0, shown = 0; r < g->rank_count; r++) {
 		struct rank_grid_cell c = rank_grid_typical(g, r, true);
 		bool culprit = r == g->culprit;

@@ -44,7 +44,7 @@ DIAGNOSIS = {
     "ranks": [2], "ledger": LEDGER,
     "layer": "os", "cause": "os-softirq",
     "title": "soft interrupts take the CPU of a thread of the rank",
-    "summary": "rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread",
+    "summary": "rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread (5.0 ms more per step than when healthy)",
     "confidence": 0.93, "effect_ms": 5.0, "gpu_hours_lost": 0.42, "gpu_hours_per_day": 19.2,
     "evidence": [
         {"layer": "os", "effect_ms": 5.0, "text": "NET_RX soft interrupts took 250 ms/s from thread python3 "
