@@ -63,6 +63,10 @@ struct diagnosis_rank {
 	double late_gap_ns;	   /* time per step in which the GPU idles and waits for launches */
 	const char *launch_thread; /* name of the thread that launches most; NULL: not known */
 	const char *gil_holder;	   /* "spin (train.py:12) in thread loader": the holder; or NULL */
+	/* "feeder (thread 7)": who ended most of the launch threads' waits, with these waits' time
+	 * per step; or NULL */
+	const char *waker;
+	double waker_ns;
 	const struct os_signal *signal; /* including GPU telemetry */
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;

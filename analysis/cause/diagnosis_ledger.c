@@ -343,8 +343,12 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	used = strlen(out);
 	if (v->in->kind != FINDING_HANG && r->kind == LEDGER_BLOCKED && r->slow_count >= 1 &&
 	    r->slow_count >= thresholds.same.factor * r->reference_count)
-		snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s", r->slow_count,
-			 r->reference_count, than);
+		used += (size_t)snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s",
+					 r->slow_count, r->reference_count, than);
+	/* who released the lock, or wrote to the pipe */
+	if (r->kind == LEDGER_BLOCKED && r->what >= LEDGER_LOCK && r->what <= LEDGER_PROCESS &&
+	    v->who->waker && v->who->waker_ns >= thresholds.part.half * r->slow_ns && used < bytes)
+		snprintf(out + used, bytes - used, "; woken by %s", v->who->waker);
 }
 
 static void function_text(struct diagnosis_view *v, const struct share *s,

@@ -637,6 +637,34 @@ static void find_holder(struct excerpt *p, const struct window *w, const struct 
 	table_fini(&holders);
 }
 
+static void find_waker(struct excerpt *p, const struct window *w, const struct threads *t,
+		       struct diagnosis_rank *r)
+{
+	const struct stack_batch *b = &w->stacks;
+	struct table wakers = {0};
+	char text[sizeof(p->waker)];
+
+	r->waker_ns = 0;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		struct entry *e;
+
+		if (s->kind != STACK_OFF_CPU || !s->waker_tid || !launches(t, s->tid))
+			continue;
+		snprintf(text, sizeof(text), "%.20s (thread %u)",
+			 stack_batch_text(b, s->waker_comm), s->waker_tid);
+		e = find(p, &wakers, 0, text);
+		if (!e)
+			continue;
+		e->off += (double)s->weight_ns;
+		if (e->off > r->waker_ns) {
+			r->waker_ns = e->off;
+			text_copy(p->waker, sizeof(p->waker), text);
+		}
+	}
+	table_fini(&wakers);
+}
+
 static void add_threads(struct excerpt *p, const struct window *w, const struct threads *t,
 			struct diagnosis_rank *r)
 {
@@ -699,6 +727,8 @@ static void add_stacks(struct excerpt *p, const struct window *w, struct namer *
 	add_threads(p, w, &t, r);
 	if (r->gil_wait_ns > 0)
 		find_holder(p, w, &t, names);
+	find_waker(p, w, &t, r);
+	r->waker_ns *= scale;
 	r->cpu_ns *= scale;
 	r->off_ns *= scale;
 	r->gil_wait_ns *= scale;
@@ -726,6 +756,7 @@ static void finish(struct excerpt *p)
 	p->slow.rank.function_count = p->function_count;
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
+	p->slow.rank.waker = p->waker[0] ? p->waker : NULL;
 	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.healthy) +
 		    ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);

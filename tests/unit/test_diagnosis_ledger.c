@@ -679,6 +679,33 @@ static void waits_for_a_cpu_belong_to_what_asks_for_it(void **unused)
 	}
 }
 
+/* 20 ms at a pipe or in sleep; another process ended 15 or 5 ms of the waits. */
+static void who_ended_a_wait_for_others_is_named(void **unused)
+{
+	static const struct {
+		enum ledger_what what;
+		double woken_ms;
+		bool named;
+	} cases[] = {{LEDGER_PIPE_READ, 15, true},
+		     {LEDGER_LOCK, 15, true},
+		     {LEDGER_PIPE_READ, 5, false},
+		     {LEDGER_SLEEP, 15, false}};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct world w;
+
+		begin(&w);
+		w.rank.waker = "writer (thread 7)";
+		w.rank.waker_ns = cases[i].woken_ms * 1e6;
+		both(&w, LEDGER_BLOCKED, cases[i].what, "read (t.py)", 0, 20, 0, 2);
+		judge(&w);
+		assert_int_equal(strstr(out.evidence[0].text, "; woken by writer (thread 7)") !=
+				     NULL,
+				 cases[i].named);
+		end(&w);
+	}
+}
+
 static void preemptions_belong_to_what_runs_longer(void **unused)
 {
 	struct world w;
@@ -1007,6 +1034,7 @@ int main(void)
 	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
 	    cmocka_unit_test(system_calls_between_waits_for_storage_are_io),
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
+	    cmocka_unit_test(who_ended_a_wait_for_others_is_named),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
 	    cmocka_unit_test(unobserved_time_first_makes_up_for_what_was_observed_before),

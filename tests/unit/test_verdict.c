@@ -433,6 +433,10 @@ static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, 
 				 .kind = (uint8_t)kind,
 				 .gil = (uint8_t)gil};
 
+	if (kind == STACK_OFF_CPU) {
+		s.waker_tid = gil == STACK_GIL_WAITER ? 300 : 400;
+		assert_int_equal(stack_batch_string(b, "feeder", 6, &s.waker_comm), 0);
+	}
 	assert_int_equal(stack_batch_string(b, python, strlen(python), &f.object), 0);
 	assert_int_equal(stack_batch_string(b, "/a/train.py", 11, &f.file), 0);
 	assert_int_equal(
@@ -476,6 +480,8 @@ static void gives_functions_in_time_per_step(void **unused)
 	assert_float_equal(r.samples, 100, 0);
 	assert_string_equal(r.launch_thread, "main");
 	assert_string_equal(r.gil_holder, "spin (train.py) in thread hog");
+	assert_string_equal(r.waker, "feeder (thread 400)");
+	assert_float_equal(r.waker_ns, 10e6, 1);
 	f = function_of(&r, "step (train.py)");
 	assert_float_equal(f->launch_ns, 20e6, 1);
 	assert_float_equal(f->total_ns, 20e6, 1);
