@@ -41,6 +41,13 @@ bool incident_ledger_is_known(const json_t *d)
 	return json_array_size(json_object_get(json_object_get(d, "ledger"), "rows")) > 0;
 }
 
+const char *incident_ledger_note(const json_t *d)
+{
+	return json_is_false(json_object_get(d, "by_ledger"))
+		   ? "The verdict's figure compares median steps of one window instead."
+		   : "";
+}
+
 const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
 	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
@@ -152,4 +159,7 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 		term_count(jsonget_number(l, "slow_steps")),
 		term_count(jsonget_number(l, "reference_steps")),
 		own ? "the same rank" : "its peers", term_style(TERM_PLAIN));
+	if (*incident_ledger_note(d))
+		fprintf(to, "            %s(%s)%s\n", term_style(TERM_DIM), incident_ledger_note(d),
+			term_style(TERM_PLAIN));
 }

@@ -10,6 +10,8 @@
 
 /* Whether the verdict has a ledger. */
 bool incident_ledger_is_known(const json_t *diagnosis);
+/* A sentence for a verdict that has another basis; else "". Static. */
+const char *incident_ledger_note(const json_t *diagnosis);
 struct incident_ledger_figures {
 	double usual, slow, excess; /* ms */
 };

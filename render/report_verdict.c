@@ -94,11 +94,13 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	fputs("</table></div>\n<p class=\"dim\">", to);
 	put_means(to, l, own, hang);
 	if (!hang)
-		fputs(
-		    " The verdict's figure is the sum of the accounts that its cause explains. "
-		    "The ledger counts a wait of the host only while the GPU idles. Signals and "
-		    "flame graphs count all threads all the time, so their figures can be larger.",
-		    to);
+		fprintf(to,
+			" %s The ledger counts a wait of the host only while the GPU idles. "
+			"Signals and flame graphs count all threads all the time, so their figures "
+			"can be larger.",
+			*incident_ledger_note(d) ? incident_ledger_note(d)
+						 : "The verdict's figure is the sum of the "
+						   "accounts that its cause explains.");
 	fputs("</p>\n", to);
 }
 

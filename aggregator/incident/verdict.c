@@ -777,13 +777,13 @@ json_t *verdict_json(const struct verdict *v)
 		json_array_append_new(ranks, json_integer(v->ranks[k]));
 	for (uint32_t k = 0; k < d->missing_count; k++)
 		json_array_append_new(missing, json_text(d->missing[k]));
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "layer",
-			 finding_layer_name(finding_cause_layer(d->cause)), "cause",
-			 finding_cause_id(d->cause), "title", finding_cause_title(d->cause),
-			 "ranks", ranks, "summary", json_text(d->summary), "confidence",
-			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
-			 "begin_unix_ns", json_exact(v->begin_unix_ns), "evidence",
-			 finding_json_lines(d->evidence, d->evidence_count), "ruled_out",
-			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing,
-			 "remedy", json_text(d->remedy));
+	return json_pack(
+	    "{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:b, s:o, s:o, s:o, s:o}", "layer",
+	    finding_layer_name(finding_cause_layer(d->cause)), "cause", finding_cause_id(d->cause),
+	    "title", finding_cause_title(d->cause), "ranks", ranks, "summary",
+	    json_text(d->summary), "confidence", text_finite(d->confidence), "effect_ms",
+	    text_ms(d->effect_ns), "begin_unix_ns", json_exact(v->begin_unix_ns), "by_ledger",
+	    (int)d->by_ledger, "evidence", finding_json_lines(d->evidence, d->evidence_count),
+	    "ruled_out", finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing,
+	    "remedy", json_text(d->remedy));
 }

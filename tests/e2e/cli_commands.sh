@@ -64,10 +64,13 @@ python3 - "$SYSOM_URL/api/v1/incidents/d1a60002" "$T/answers.json" <<'PY'
 import json, sys, urllib.request
 incident = json.load(urllib.request.urlopen(sys.argv[1]))
 incident["findings"] = [{"kind": "slow_rank", "ended": True}]
+incident["diagnoses"][0]["by_ledger"] = False
 json.dump({"/api/v1/incidents/d1a60002": incident}, open(sys.argv[2], "w"))
 PY
 run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
+is "a verdict with another basis than the ledger says so" has "figure compares median steps of one window"
 run report d1a60002 -o "$T/quiet.html"; is "nor in the report" eval 'grep -q "for 12.4 s; nothing slow since 02:50:24<" "$T/quiet.html" && ! grep -q "so far" "$T/quiet.html"'
+is "and so does the report" eval 'grep -q "figure compares median steps" "$T/quiet.html" && ! grep -q "sum of the accounts" "$T/quiet.html"'
 rm "$T/answers.json"
 run show 4a4a4a4a; is "a hang says how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only because they wait"'
 is "what it is in since its last step is reported" eval 'has "host blocked (file lock) in save" && has "total" && has "hang: since its last step; usual: the mean of 8 steps before"'

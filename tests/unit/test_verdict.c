@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "model/thresholds.h"
+#include "aggregator/incident/verdict.h"
 #include "aggregator/incident/finding_json.h"
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/excerpt.h"
@@ -2132,6 +2133,7 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
  * the fault, with another cause. */
 static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 {
+	static const struct verdict other = {.diagnosis.by_ledger = false};
 	static struct made m;
 	struct incident_change c = {0};
 	const json_t *ledger;
@@ -2153,6 +2155,10 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 			 2 * (STEPS - HEALTHY));
 	/* and its means are of these steps */
 	assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")), 400, 1);
+	assert_true(json_is_true(json_object_get(json_object_get(j, "diagnosis"), "by_ledger")));
+	json_decref(j);
+	j = verdict_json(&other);
+	assert_true(json_is_false(json_object_get(j, "by_ledger")));
 	json_decref(j);
 }
 
