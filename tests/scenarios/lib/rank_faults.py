@@ -2421,6 +2421,15 @@ def data_synced(rank, count=8):
             os.write(fd, bytes(4096))
 
 
+def growing_sleep(rank, us=300):
+    """A retry waits a little longer in each step."""
+    n = 0
+    while True:
+        yield
+        n += 1
+        time.sleep(n * us / 1e6)
+
+
 def write_events(rank, every=10, count=400):
     """Rank 0 writes what TensorBoard shows."""
     with open(os.path.join(rank.dir, "events"), "wb") as f:
