@@ -716,7 +716,7 @@ CASES = [
     Case("two_locks", "two ranks wait for locks that other processes have", "cpu-lock",
          (Of(neighbours, Order("shared_mutex"), Order("shared_mutex")),), ranks=neighbours),
     Case("all_garbage", "the garbage collector goes through a large heap in each step of all ranks",
-         ("sw-hot-path", "cpu-python", "cpu-function"), (Order("garbage", True),), every_rank=True, kind="uniform"),
+         ("sw-hot-path", "cpu-python", "cpu-function"), (Order("collect_garbage", True),), every_rank=True, kind="uniform"),
     Case("events", "healthy: rank 0 writes events for TensorBoard every 10 steps", job=(*HOST, "--does", "write_events")),
     Case("overflow", "healthy: every 37th step leaves the optimizer out, since the loss overflowed",
          job=(*HOST, "--does", "skip_optimizer")),
