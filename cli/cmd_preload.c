@@ -62,24 +62,26 @@ static int install(const char *from, const char *dir)
 	return err;
 }
 
+static int fail(const struct options *o, const char *path, const char *why)
+{
+	fprintf(stderr, "sysom preload: %s: %s%s\n", path, why,
+		o->optional ? "; programs that don't find " FILE_NAME " run untraced" : "");
+	return o->optional ? EXIT_OK : EXIT_FAILED;
+}
+
 int cmd_preload_main(const struct options *o)
 {
 	char from[PATH_MAX], dir[PATH_MAX];
 
-	if (paths_preload(from, sizeof(from))) {
-		fprintf(stderr, "sysom preload: %s: no such file; SYSOM_PRELOAD names another\n",
-			from);
-		return EXIT_FAILED;
-	}
+	if (paths_preload(from, sizeof(from)))
+		return fail(o, from, "no such file; SYSOM_PRELOAD names another");
 	for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++) {
 		int err = snprintf(dir, sizeof(dir), "%s/%s", o->argv[0], libs[i]) < PATH_MAX
 			      ? install(from, dir)
 			      : -ENAMETOOLONG;
 
-		if (err) {
-			fprintf(stderr, "sysom preload: %s: %s\n", dir, strerror(-err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return fail(o, dir, strerror(-err));
 	}
 	printf("%s/$LIB/" FILE_NAME "\n", o->argv[0]);
 	return EXIT_OK;

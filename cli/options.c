@@ -57,6 +57,8 @@ static const struct option_row common[] = {
      .at = AT(cluster), .bit = OPTION_CLUSTER},
     {"state-dir", 'd', "DIR", "directory whose disk space is checked (default: sysomd's)",
      OPTION_TEXT, .at = AT(state_dir), .bit = OPTION_STATE_DIR},
+    {"optional", 0, NULL, "if it can't be copied, say why and exit with 0", OPTION_SWITCH,
+     .at = AT(optional), .bit = OPTION_OPTIONAL},
     {0},
 };
 

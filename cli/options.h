@@ -61,6 +61,7 @@ enum option_bit {
 	OPTION_BASE = 1 << 17,
 	OPTION_THRESHOLDS = 1 << 18,
 	OPTION_CLUSTER = 1 << 19,
+	OPTION_OPTIONAL = 1 << 20,
 };
 
 struct options {
@@ -70,7 +71,7 @@ struct options {
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
 	const char *base;
-	bool json, once, all, any, diff, thresholds, cluster;
+	bool json, once, all, any, diff, thresholds, cluster, optional;
 	int rank;	  /* -1: not given */
 	unsigned limit;	  /* default 20 */
 	double timeout_s; /* default 60 */

@@ -79,13 +79,15 @@ static const struct command commands[] = {
 		 "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n"},
     {.name = "preload",
      .run = cmd_preload_main,
+     .flags = OPTION_OPTIONAL,
      .args = "DIR",
      .args_min = 1,
      .args_max = 1,
      .summary = "copy libsysom_preload.so to a directory that other containers mount",
      .detail =
 	 "Prints the value for their LD_PRELOAD, in which glibc replaces $LIB. In a container\n"
-	 "with musl the file is not found and the program runs untraced. glibc 2.34 or newer.\n",
+	 "with musl the file is not found and the program runs untraced. glibc 2.34 or newer.\n"
+	 "An init container needs --optional: Kubernetes starts no job after one that fails.\n",
      .examples = "  sysom preload /sysom    # LD_PRELOAD='/sysom/$LIB/libsysom_preload.so'\n"},
     {.name = "spans",
      .run = cmd_spans_main,

@@ -740,6 +740,18 @@ static void log_rights(void)
 				 rights[i].lost);
 }
 
+/* In a Pod, Kubernetes starts the job once it has seen sysomd run, and looks about once a second: a
+ * sidecar that ends at once would keep the job from starting. */
+#define POD_SEEN_S 10
+
+static int leave(int status)
+{
+	watchdog_arm(POD_SEEN_S + CLOSE_S, status);
+	if (status != EXIT_OK && getenv("KUBERNETES_SERVICE_HOST"))
+		sleep(POD_SEEN_S);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon d = {.lock_fd = -1};
@@ -756,7 +768,7 @@ int main(int argc, char **argv)
 	case CONFIG_EXIT_OK:
 		return EXIT_OK;
 	case CONFIG_EXIT_BAD:
-		return EXIT_USAGE;
+		return leave(EXIT_USAGE);
 	case CONFIG_RUN:
 		break;
 	}
@@ -781,5 +793,5 @@ int main(int argc, char **argv)
 	status = err ? EXIT_FAILED : EXIT_OK;
 	daemon_close(&d, status);
 	log_info("end", "status=%d", status);
-	return status;
+	return leave(status);
 }

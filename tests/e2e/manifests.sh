@@ -12,7 +12,7 @@ other_values() {
 		grep -A1 'name: SYSOM_RETENTION_JOBS' "$WORK/v.out" | grep -q 'value: test-\* windows=1d' && grep -q 'value: "9"' "$WORK/v.out" &&
 		is "$(grep -A1 'name: SYSOM_HTTP_HOSTS' "$WORK/v.out" | tr -s '\n ' ' ')" " - name: SYSOM_HTTP_HOSTS value: sysom.example " &&
 		grep -q 'namespace: elsewhere' "$WORK/v.out" && grep -q 'dyn("tcp://a:1")' "$WORK/v.out" &&
-		grep -q 'dyn("d.example")' "$WORK/v.out" && ! grep -q 'optional' "$WORK/v.out" && ! grep -q 'image: sysom$' "$WORK/v.out"
+		grep -q 'dyn("d.example")' "$WORK/v.out" && ! grep -q '"optional"\|optional:' "$WORK/v.out" && ! grep -q 'image: sysom$' "$WORK/v.out"
 }
 SPRIG=/usr/share/gocode/src/github.com/Masterminds/sprig
 if python3 tests/needs.py command:go file:$SPRIG >/dev/null; then

@@ -3,8 +3,9 @@
 # pod.sh - the commands of README.md, "In Kubernetes", and what they give a cluster, with real containers: a Pod's
 # job is traced by sysomd in its sidecar, and an aggregator without root names pod and rank, by mutual TLS. A
 # container with musl in the same Pod runs untouched, and doctor says why. The Pod is evicted: what was acknowledged
-# stays, and nothing else. The same in a restricted namespace, as the admission policy makes the Pod there, without
-# privileges and root; and with the DaemonSet and its policy.
+# stays, and nothing else. The Secret comes after the Pod. A job whose volume is full or read-only runs, untraced. The
+# same in a restricted namespace, as the admission policy makes the Pod there, without privileges and root; and with
+# the DaemonSet and its policy.
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
 . tests/e2e/page.sh
@@ -87,14 +88,15 @@ tokens() {
 }
 secrets() {
 	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,IP:127.0.0.1 &&
-		secret training training clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml' &&
+		mkdir "$WORK/tls-training" && secret train-restricted train-restricted clientAuth 0 0440 '*.ml' &&
 		secret gpu7 gpu7 clientAuth 0 0400 gpu7 && mkdir -p "$WORK"/host/var/lib/sysom/{job,state} &&
 		install -g 65532 -m 0440 "$WORK/tokens" "$WORK/tls-http/node-tokens" && cp "$WORK/tls-gpu7/tls.crt" "$WORK/tls-http/node-tls.crt" &&
 		cp "$WORK/tls-gpu7/tls.key" "$WORK/tls-http/node-tls.key"
 }
+training_secret() { secret training training clientAuth 0 0400 '*.ml'; }
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
 cat >"$WORK/playable.py" <<'PY'
-import sys, yaml
+import os, sys, yaml
 source, tag, nng, http, node_http, work, name, *command = sys.argv[1:]
 objects = list(yaml.safe_load_all(open(source)))
 p = next((o for o in objects if o["kind"] == "Pod"), None)
@@ -116,6 +118,9 @@ spec["hostNetwork"] = True
 for v in spec["volumes"]:
     if v.pop("secret", None) or v["name"] == "sysom-tls":
         v["hostPath"] = {"path": f"{work}/tls-{'http' if 'http' in v['name'] else name}"}
+    elif v["name"] == "sysom" and os.path.isdir(f"{work}/volume-{name}"):
+        v.pop("emptyDir")
+        v["hostPath"] = {"path": f"{work}/volume-{name}"}
     elif "hostPath" in v:
         v["hostPath"]["path"] = f"{work}/host{v['hostPath']['path']}"
 values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
@@ -132,6 +137,7 @@ for c in spec["initContainers"] + spec["containers"]:
         e.pop("valueFrom", None)
         if e.get("value") != "":
             e["value"] = values.get(e["name"], e.get("value"))
+    c.setdefault("env", []).append({"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"})  # as in every container
     if "Unconfined" in str(c.get("securityContext")):
         p["metadata"]["annotations"]["seccomp.security.alpha.kubernetes.io/pod"] = "unconfined"
     if c["name"] == "trainer":
@@ -251,6 +257,26 @@ nothing_is_left() {
 	readlink /proc/[0-9]*/ns/pid | grep -qxF "$namespace" && return 1
 	for v in $volumes; do ! pod volume exists "$v" || return; done
 }
+# A volume that takes no file. Kubernetes starts no job after an init container that fails, nor after a sidecar that it
+# never sees run; it looks about once a second.
+poor_volume() { mkdir "$WORK/tls-$1" "$WORK/volume-$1" && mount -t tmpfs -o size=64k none "$WORK/volume-$1" && poor+=("$1"); }
+full() { poor_volume full && ! dd if=/dev/zero of="$WORK/volume-full/ballast" bs=4k 2>/dev/null; }
+readonly_one() { poor_volume readonly && mount -o remount,ro "$WORK/volume-readonly"; }
+poor=()
+poor_end() { local p; for p in "${poor[@]}"; do umount -l "$WORK/volume-$p"; done; }
+runs_untraced() { # pod
+	local out
+	play "$CLONE/pod.yaml" "$1" /usr/bin/simjob --ranks 2 --seconds 0 --steps 5 --truth /dev/stdout &&
+		is "$(pod wait "$1-trainer")" 0 && out=$(pod logs "$1-trainer" 2>&1) && is "$(grep -c '"step":' <<<"$out")" 10 &&
+		is "$(grep -v '^{' <<<"$out" | grep -v "^ERROR: ld.so: object '/sysom/[^ ]* from LD_PRELOAD cannot be preloaded .*: ignored.$")" ""
+}
+installer_says() {
+	is "$(pod logs "$1-sysom-preload" 2>&1)" "sysom preload: /sysom/lib/x86_64-linux-gnu: $2; programs that don't find libsysom_preload.so run untraced"
+}
+was_seen() { # pod status
+	is "$(pod wait "$1-sysomd")" "$2" &&
+		[ "$(pod inspect "$1-sysomd" --format '{{.State.FinishedAt.Unix}}')" -ge "$(($(pod inspect "$1-sysomd" --format '{{.State.StartedAt.Unix}}') + 5))" ]
+}
 FAULT=(--ranks 4 --seconds 300 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2)
 says() { pod logs "$1-sysomd" 2>&1 | grep -q "$2"; }
 
@@ -268,7 +294,10 @@ ok "the aggregator's Pod starts" play "$WORK/installed.yaml" aggregator
 ok "and answers" stack_wait 20 answers
 ok "not as root" runs_as aggregator-aggregator 65532
 ok "the page's commands: the job's Pod starts, and its sidecar answers" page 2
-ok "its sidecar connects by TLS" stack_wait 10 says training "connected by TLS"
+ok "without its Secret it says so" stack_wait 10 says training 'effect="no connection until the files are usable"'
+ok "and traces the job" stack_wait 20 has_steps training-sysomd 4
+ok "the Secret comes" training_secret
+ok "its sidecar connects by TLS" stack_wait 20 says training "connected by TLS"
 ok "and may use BPF" stack_wait 10 says training "event=sampler mode=bpf"
 ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed training cpu-sleep
 ok "also to people" shown training
@@ -282,6 +311,17 @@ ok "the Pod is evicted while its windows are sent" evicted
 ok "what was acknowledged is stored" acked_are_stored
 ok "the aggregator says that the ranks are gone" stack_wait 20 ranks_are_gone
 ok "no process and no volume is left" stack_wait 5 nothing_is_left
+ok "a volume that is full" full
+ok "keeps no job from running" runs_untraced full
+ok "and the init container says why it is untraced" installer_says full "No space left on device"
+pod pod rm -f -t 1 full >/dev/null 2>&1
+ok "a volume that is read-only" readonly_one
+ok "keeps no job from running" runs_untraced readonly
+ok "and the init container says why it is untraced" installer_says readonly "Read-only file system"
+ok "the sidecar says so, too" stack_wait 10 says readonly "event=socket /sysom/sysomd.sock: Read-only file system"
+ok "and is there for long enough that Kubernetes starts the job" was_seen readonly 3
+ok "as is one with a bad setting" is "$(KUBERNETES_SERVICE_HOST=x timeout 5 "$BIN/sysomd" --log-level none 2>/dev/null; echo $?)" 124
+pod pod rm -f -t 1 readonly >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
 	ok "the policy makes a Pod for a restricted namespace" admitted sidecar restricted
 	ok "it starts" play "$WORK/sidecar.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
@@ -305,4 +345,5 @@ else
 	skip "a Pod for a restricted namespace" "needs file:tests/kubernetes/node_modules/kubernetes-models"
 fi
 pod_end
+poor_end
 finish

@@ -107,7 +107,7 @@ seccompProfile:
 name: sysom-preload
 image: {{ include "sysom.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-command: ["/usr/bin/sysom", "preload", "/sysom"]
+command: ["/usr/bin/sysom", "preload", "--optional", "/sysom"]
 securityContext:
   allowPrivilegeEscalation: false
   runAsUser: 0
@@ -231,7 +231,7 @@ restartPolicy: Always
     sizeLimit: {{ .Values.sysomd.state }}
 {{- if .Values.tls.enabled }}
 # A certificate for this node's name, its key, and the authority of the aggregator's certificate. A
-# Pod without them starts all the same, untraced.
+# Pod without them starts all the same, and its windows wait for them.
 - name: sysom-tls
   {{- include "sysom.tls-volume" . | nindent 2 }}
 {{- end }}
