@@ -89,6 +89,7 @@ int access_client(struct client *c, const char *url, char *why, size_t why_bytes
 {
 	struct settings s = {0};
 	struct client file = {0};
+	const char *ca = getenv("SYSOM_CA");
 	char path[512];
 	int err = 0;
 
@@ -106,6 +107,8 @@ int access_client(struct client *c, const char *url, char *why, size_t why_bytes
 		strcpy(c->ca, s.ca);
 		strcpy(c->token, s.token);
 	}
+	if (ca && *ca) /* a file that can't be read has its message when it is needed */
+		snprintf(c->ca, sizeof(c->ca), "%s", ca);
 	explicit_bzero(&s, sizeof(s));
 	return err;
 }

@@ -113,9 +113,9 @@ static void explain_tls(struct client_error *e, const struct client *c, CURLcode
 
 	if (code == CURLE_PEER_FAILED_VERIFICATION)
 		e->remedy = "check the server's certificate: its dates, its names, and that the "
-			    "authority in `ca` of sysom's settings file signed it";
+			    "authority in `ca` of sysom's settings file or SYSOM_CA signed it";
 	else if (code == CURLE_SSL_CACERT_BADFILE)
-		e->remedy = "check `ca` of sysom's settings file";
+		e->remedy = "check `ca` of sysom's settings file, or SYSOM_CA";
 	else if (secure && code == CURLE_SSL_CONNECT_ERROR)
 		e->remedy = "is it an https:// server? Try http://";
 	else if (!secure && (code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR))

@@ -28,17 +28,18 @@ make() {
 }
 podman() { if [ "$1" = push ]; then pod image exists "$2"; else pod "$@"; fi; }
 helm() { /usr/bin/python3 "$HERE/tests/e2e/cluster.py" helm "$WORK/values.json" "$@"; }
-kubectl() { # apply -n ml -f FILE, or exec -n ml POD -c CONTAINER -- COMMAND
+kubectl() { # apply -n ml -f FILE, exec -n ml POD -c CONTAINER -- COMMAND, or exec -n sysom sysom-aggregator-0 -- COMMAND
 	case "$*" in
 	"apply -n ml -f "*) play "$5" training /usr/bin/simjob "${FAULT[@]}" ;;
 	"exec -n ml "*" -c "*" -- "*) stack_wait 20 pod exec "$4-$6" "${@:8}" ;;
+	"exec -n sysom sysom-aggregator-0 -- "*) pod exec aggregator-aggregator "${@:6}" ;;
 	*) return 1 ;;
 	esac
 }
-page() { # N: the Nth block, as it stands there; each command must succeed
+page() { # N [ID]: the Nth block of README.md, or of deploy/README.md about this incident; each command must succeed
 	local block
-	block=$(page_block README.md "In Kubernetes" "$1")
-	[ -n "$block" ] && (cd "$CLONE" && eval "$(sed '/\\$/!s/$/ \&\&/' <<<"$block") true") >"$WORK/page$1.log" 2>&1
+	block=$(if [ $# = 1 ]; then page_block README.md "In Kubernetes" "$1"; else page_block deploy/README.md "Incidents in Kubernetes" "$1"; fi)
+	[ -n "$block" ] && (cd "$CLONE" && eval "$(sed "s/ *# .*//; s/ ID\b/ ${2:-}/; /\\\\$/!s/$/ \&\&/" <<<"$block") true") >"$WORK/page$1${2:-}.log" 2>&1
 }
 installed() { # what the chart makes of the page's values
 	export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
@@ -115,13 +116,18 @@ init = spec.pop("initContainers", [])
 spec["initContainers"] = [c for c in init if "restartPolicy" not in c]
 spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["containers"]
 spec["hostNetwork"] = True
+if "hostAliases" in spec:  # podman has them only for a Pod with a network of its own
+    open(f"{work}/hosts-{name}", "w").writelines(f"{a['ip']} {n}\n" for a in spec.pop("hostAliases") for n in a["hostnames"])
+    spec["volumes"].append({"name": "hosts", "hostPath": {"path": f"{work}/hosts-{name}"}})
+    for c in spec["containers"]:
+        c["volumeMounts"].append({"name": "hosts", "mountPath": "/etc/hosts"})
 for v in spec["volumes"]:
     if v.pop("secret", None) or v["name"] == "sysom-tls":
         v["hostPath"] = {"path": f"{work}/tls-{'http' if 'http' in v['name'] else name}"}
     elif v["name"] == "sysom" and os.path.isdir(f"{work}/volume-{name}"):
         v.pop("emptyDir")
         v["hostPath"] = {"path": f"{work}/volume-{name}"}
-    elif "hostPath" in v:
+    elif "hostPath" in v and v["name"] != "hosts":
         v["hostPath"]["path"] = f"{work}/host{v['hostPath']['path']}"
 values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
@@ -137,6 +143,8 @@ for c in spec["initContainers"] + spec["containers"]:
         e.pop("valueFrom", None)
         if e.get("value") != "":
             e["value"] = values.get(e["name"], e.get("value"))
+        if e["name"] == "SYSOM_URL":
+            e["value"] = e["value"].replace("sysom-aggregator.sysom.svc", "127.0.0.1").replace(":9472", f":{http}")
     c.setdefault("env", []).append({"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"})  # as in every container
     if "Unconfined" in str(c.get("securityContext")):
         p["metadata"]["annotations"]["seccomp.security.alpha.kubernetes.io/pod"] = "unconfined"
@@ -186,6 +194,15 @@ admitted() { # manifest with the policy, level of the namespace
 	POD
 	node tests/kubernetes/admit.mjs "deploy/kubernetes/$1.yaml" "$WORK/bare.yaml" "$2" >"$WORK/$1.yaml"
 }
+written_out() { # the page has the rights that the policy gives, for Pods without it
+	page_block deploy/README.md "A sidecar without privileges" 1 >"$WORK/rights.yaml" && /usr/bin/python3 - "$WORK" <<'PY'
+import sys, yaml
+page, pod = (yaml.safe_load(open(f"{sys.argv[1]}/{name}.yaml")) for name in ("rights", "sidecar"))
+given = [dict(c["securityContext"]) for c in pod["spec"]["initContainers"]]
+assert [g.pop("readOnlyRootFilesystem") for g in given] == [True, True]
+assert given == [page["securityContext"]] * 2, given
+PY
+}
 has_steps() { # container of a sysomd, ranks
 	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
 }
@@ -214,6 +231,13 @@ counted() { # pod
 	is "$(grep -c "^sysom_rank_info{.*namespace=\"ml\",pod=\"$1\",container=\"trainer\",hostname=\"gpu7\"} 1" "$WORK/metrics.txt")" 4 &&
 		grep -q "^sysom_incident_open{.*pods=\"ml/$1/trainer\"" "$WORK/metrics.txt"
 }
+incidents_page() {
+	local id
+	id=$(cli incidents --json | jq -r '.incidents[-1].id') && page 1 "$id" && grep -q "$id" "$WORK/page3.log" &&
+		grep -qx "  pod *ml/training, container trainer, host gpu7" "$WORK/page1$id.log" &&
+		grep -q '</html>' "$CLONE/incident.html" && [ -s "$CLONE/incident.perfetto" ]
+}
+asks_the_aggregator() { pod exec training-sysomd /usr/bin/sysom status | grep -q "^cluster *$URL  sysom-aggregator "; }
 # A container of the Pod that has musl and a program, nothing else.
 musl_image() {
 	mkdir -p "$WORK/musl"/{lib,proc,sys,dev,sysom} && cp -L /lib/ld-musl-x86_64.so.1 "$WORK/musl/lib" && musl-gcc -o "$WORK/musl/job" -xc - <<-'C' &&
@@ -301,6 +325,9 @@ ok "its sidecar connects by TLS" stack_wait 20 says training "connected by TLS"
 ok "and may use BPF" stack_wait 10 says training "event=sampler mode=bpf"
 ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed training cpu-sleep
 ok "also to people" shown training
+ok "the page's commands: incidents, read in the aggregator's Pod" page 3
+ok "and how to read them there, as its user" incidents_page
+ok "status in the sidecar asks the cluster's aggregator" asks_the_aggregator
 ok "and to Prometheus" stack_wait 5 counted training
 ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
 ok "a container with musl in that Pod" musl_image
@@ -324,6 +351,7 @@ ok "as is one with a bad setting" is "$(KUBERNETES_SERVICE_HOST=x timeout 5 "$BI
 pod pod rm -f -t 1 readonly >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
 	ok "the policy makes a Pod for a restricted namespace" admitted sidecar restricted
+	ok "with the rights that the page names" written_out
 	ok "it starts" play "$WORK/sidecar.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
 	ok "its sidecar is the job's user" runs_as train-restricted-sysomd 1000
 	ok "connects by TLS" stack_wait 10 says train-restricted "connected by TLS"

@@ -149,6 +149,11 @@ volumeMounts:
   value: /etc/sysom/tls/ca.crt
 - name: SYSOM_UPLINK_HTTP_TOKEN
   value: /etc/sysom/tls/upload-token
+{{- /* For `sysom` in this container. */}}
+- name: SYSOM_URL
+  value: https://sysom-aggregator.{{ .Release.Namespace }}.svc:9472
+- name: SYSOM_CA
+  value: /etc/sysom/tls/ca.crt
 {{- end }}
 {{- /* A sidecar has no port: Pods on the host's network would contend for it. */}}
 - name: SYSOM_HTTP_LISTEN
