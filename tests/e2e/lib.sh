@@ -80,4 +80,5 @@ end_job() { # pid of a simjob: its time is over; its exit status
 children() { # pid: its children's pids, a line each
 	ps -o pid= --ppid "$1" | tr -d ' '
 }
+holds() { [ "$(jq "$@")" = true ]; } # of JSON on standard input. `jq -e` of 1.6 also succeeds if there is none
 is() { [ "$1" = "$2" ] || { echo "# got \"$1\", wanted \"$2\""; return 1; }; }

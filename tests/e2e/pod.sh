@@ -204,18 +204,18 @@ assert given == [page["securityContext"]] * 2, given
 PY
 }
 has_steps() { # container of a sysomd, ranks
-	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
+	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
 }
 has_models() { # container ranks
-	pod exec "$1" /usr/bin/sysom status --json | jq -e --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
+	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
 }
 sees_node() { is "$(readlink "/proc/$(pod inspect gpu7-sysomd --format '{{.State.Pid}}')/ns/pid")" "$(readlink /proc/self/ns/pid)"; }
 apart() { [ "$(readlink "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')/ns/pid")" != "$(readlink /proc/self/ns/pid)" ]; }
 blamed() { # pod cause [node]
-	cli incidents --json | jq -e --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' >/dev/null || return
+	cli incidents --json | holds --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' || return
 	local id
 	for id in $(cli incidents --json | jq -r '.incidents[].id'); do
-		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" --arg node "${3:-$1.ml}" \
+		cli show "$id" --json | holds --arg pod "$1" --arg cause "$2" --arg node "${3:-$1.ml}" \
 			'.nodes == [$node] and .ranks == [2] and .diagnosis.cause == $cause and
 			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
@@ -274,7 +274,7 @@ acked_are_stored() {
 	[ $count -gt 0 ]
 }
 ranks_are_gone() {
-	curl -sf --cacert "$WORK/pki/ca.crt" "$URL/api/v1/ranks" | jq -e '[.ranks[] | select(.pod == "training")] | length == 4 and all(.alive | not)'
+	curl -sf --cacert "$WORK/pki/ca.crt" "$URL/api/v1/ranks" | holds '[.ranks[] | select(.pod == "training")] | length == 4 and all(.alive | not)'
 }
 nothing_is_left() {
 	local v
