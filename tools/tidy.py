@@ -209,14 +209,17 @@ PAGE_MAX = 100
 
 
 def check_pages(paths, complain):
-    """Prose of a page wraps; tables, code and headings are as long as they must be."""
+    """Prose of a page wraps; tables, code and headings are as long as they must be. A decision begins with its number."""
     for p in paths:
         if not p.endswith(".md"):
             continue
+        decision = re.match(r"docs/decisions/0*(\d+)", p)
         fenced = False
         with open(p, encoding="utf-8") as f:
             for n, line in enumerate(f, 1):
                 text = line.rstrip("\n")
+                if decision and n == 1 and not text.startswith(f"# {decision.group(1)}. "):
+                    complain(p, n, f'a decision begins with "# {decision.group(1)}. TITLE"')
                 fenced ^= text.lstrip().startswith("```")
                 if not fenced and len(text) > PAGE_MAX and not re.match(r"    |\s*[|#`]", text):
                     complain(p, n, f"{len(text)} columns in a page")
