@@ -40,17 +40,22 @@ piuparts_is_content() {
 		$(ls "$PACKAGES"/*.deb | grep -v dbgsym) >"$WORK/piuparts.log" 2>&1
 }
 upgraded() { ! grep "Can.t test upgrade" "$WORK/piuparts.log"; }
-# A system of which rpm knows nothing but these packages; its libraries come from Debian.
+# A system of which rpm knows nothing but these packages; its libraries come from Debian. Its loader looks in
+# /usr/lib64, as that of a distribution with rpm does.
 bare() {
 	mkdir "$ROOT" && tar -C "$ROOT" -xzf "$WORK/base.tar.gz" && cp /etc/resolv.conf "$ROOT/etc/" && mkdir "$ROOT/debs" &&
 		cp "$PACKAGES"/*.deb "$ROOT/debs" && rm "$ROOT"/debs/*dbgsym* &&
-		chroot "$ROOT" sh -c 'apt-get -q update && apt-get -qy --no-install-recommends install /debs/*.deb && apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload' >"$WORK/bare.log" 2>&1
+		chroot "$ROOT" sh -c 'apt-get -q update && apt-get -qy --no-install-recommends install /debs/*.deb && apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload' >"$WORK/bare.log" 2>&1 &&
+		echo /usr/lib64 >"$ROOT/etc/ld.so.conf.d/lib64.conf"
 }
 by_rpm() { rpm --root "$ROOT" --nodeps --nosignature "$@" >>"$WORK/rpm.log" 2>&1; }
 rpm_works() {
 	is "$(chroot "$ROOT" /usr/bin/sysom --version)" "sysom $(sed -n 's/^#define SYSOM_VERSION "\(.*\)"/\1/p' base/version.h)" &&
 		chroot "$ROOT" /usr/bin/sysomd --check-config >/dev/null && chroot "$ROOT" /usr/bin/sysom-aggregator --check-config >/dev/null &&
-		chroot "$ROOT" env LD_PRELOAD=/usr/lib/sysom/libsysom_preload.so true 2>"$WORK/preload.err" && [ ! -s "$WORK/preload.err" ]
+		preloads /usr/lib/sysom/libsysom_preload.so
+}
+preloads() { # library: the loader finds it, or complains
+	chroot "$ROOT" env LD_PRELOAD="$1" true 2>"$WORK/preload.err" && [ ! -s "$WORK/preload.err" ]
 }
 rpm_dependencies() { # those that nobody outside can give, and the ones between the packages
 	rpm -qp --requires "$PACKAGES"/*.rpm 2>/dev/null | grep '^lib\(cuda\|cupti\|nccl\|nvidia\)' && return 1
@@ -72,8 +77,10 @@ ok "piuparts installs, upgrades and purges without a trace" piuparts_is_content
 ok "and had a version to upgrade from" upgraded
 ok "rpm's dependencies" rpm_dependencies
 ok "a system for rpm" bare
+ok "in which nothing has the preload's name" eval '! preloads libsysom_preload.so'
 ok "rpm installs all packages" by_rpm -i "$PACKAGES"/*.rpm
 ok "the programs run" rpm_works
+ok "the preload has its bare name" preloads libsysom_preload.so
 ok "an upgrade keeps settings" settings_kept
 ok "rpm removes them" by_rpm -e sysom sysomd sysom-aggregator libsysom-preload libsysom-preload-dev sysom-slurm sysom-sim
 ok "without a trace" is "$(left)" ""
