@@ -115,7 +115,7 @@ static void fill_slurm_job(struct attach_hello *h, const char *id, const char *t
 	}
 }
 
-/* SYSOM_JOB, else what the launcher or the scheduler calls it. */
+/* The first of these that is set: SYSOM_JOB, Slurm's name and ids, torchrun's id, PBS's, LSF's. */
 static void fill_job(struct attach_hello *h)
 {
 	const char *mine = env_text("SYSOM_JOB"), *torchrun = env_text("TORCHELASTIC_RUN_ID");

@@ -27,7 +27,8 @@ struct attach_hello {
 	int32_t pid;	/* as the process sees it; differs in another pid namespace */
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
-	/* SYSOM_JOB, else Slurm's NAME#JOBID.STEPID, TORCHELASTIC_RUN_ID... or "" */
+	/* The first that is set: SYSOM_JOB, Slurm's NAME#JOBID.STEPID, TORCHELASTIC_RUN_ID, PBS_JOBID,
+	 * LSB_JOBID; else "" */
 	char job[ATTACH_TEXT_BYTES];
 	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else what the launcher named it, or "" */
 	char pod[ATTACH_TEXT_BYTES];  /* in Kubernetes POD_NAME, or HOSTNAME; else "" */
