@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # install.sh - `make install` below a DESTDIR: the tree is whole and works from there, with nothing of
-# the build tree or the environment.
+# the build tree or the environment; the commands of README.md find a fault with it.
 . "$(dirname "$0")/lib.sh"
+. tests/e2e/page.sh
 ROOT=$WORK/root
 BIN=$ROOT/usr/bin
 env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory install B="$B" DESTDIR="$ROOT" PREFIX=/usr \
@@ -54,4 +55,20 @@ ok "a simulated job's ranks are seen" stack_wait 10 all_attached
 wait $JOB
 ok "and it ends well" is $? 0
 ok "the daemons end" stack_stop
+
+# ---- as README.md has it, on a machine of its own ----
+ok "README.md has commands for use" page_lines README.md "Use it" 1 '^make all && sudo make install$' '^sysom-aggregator' '^sudo sysomd' \
+	'^sysom run -- torchrun' '^sysom run -- simjob'
+lacks=
+for need in root mounts command:ip command:unshare; do /usr/bin/python3 tests/needs.py $need >/dev/null || lacks=$need; done
+if [ -z "$lacks" ]; then
+	(echo 'sudo() { "$@"; }'
+	echo 'mount -t tmpfs none /run && mount -t tmpfs none /var/lib && ip link set lo up || exit'
+	sed 's/HOST/127.0.0.1/' "$WORK"/lines.{2,3,5}
+	echo 'sysom incidents --json; kill $(jobs -p); wait') >"$WORK/commands"
+	clean PATH="$BIN:/usr/sbin:/usr/bin:/sbin:/bin" unshare --net --mount bash "$WORK/commands" >"$WORK/incidents" 2>"$WORK/use.log"
+	ok "they find the fault" is "$(sed -n '/^{/,$p' "$WORK/incidents" | jq -c '[.incidents[] | select(.symptom != "transient") | .ranks[]] | unique')" "[3]"
+else
+	skip "they find the fault" "needs $lacks"
+fi
 finish
