@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # slurm.sh - Slurm's daemons on this host: a job with --sysom ends with its verdict in its own output;
-# whatever of sysom is missing, the job's output and status are what they are without it. What users type,
-# the plugin's arguments and the verdict's form are those of deploy/README.md.
+# whatever of sysom is missing, the job's output and status are what they are without it. What users type
+# and the verdict's form are those of README.md, the plugin's arguments those of deploy/README.md.
 . "$(dirname "$0")/lib.sh"
+. tests/e2e/page.sh
 for need in command:slurmctld command:slurmd command:munged command:srun "file:$B/lib/slurm/spank_sysom.so" root; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "jobs of Slurm" "needs $need"; finish; exit; }
 done
@@ -58,7 +59,7 @@ slurm_up() {
 user() { (cd "$WORK/home" && exec env -u TMPDIR setpriv --reuid games --regid games --clear-groups "$@"); }
 section() { sed -n '/^## In Slurm/,/^## P/p' deploy/README.md; }
 # "sbatch --sysom train.sh   # or srun --sysom, salloc --sysom"
-IFS='#,' read -r SBATCH SRUN SALLOC <<<"$(section | sed -n 's/^    \(sbatch .*[^ ]\)  *# or /\1#/p')"
+IFS='#,' read -r SBATCH SRUN SALLOC <<<"$(page_block README.md "In Slurm" 2 | sed 's/^\(sbatch .*[^ ]\)  *# or /\1#/')"
 batch() { # name script... : as a user; its output is $WORK/home/NAME.out. The job's exit status
 	local name=$1
 	shift
@@ -67,12 +68,13 @@ batch() { # name script... : as a user; its output is $WORK/home/NAME.out. The j
 	user env SBATCH_WAIT=1 ${with-$SBATCH} >"$WORK/$name.log" 2>&1
 }
 verdict_lines() { # the lines of README.md's verdict as patterns: numbers, the node and the id are others
-	section | sed -nE 's/^    (sysom: )/\1/p' | sed -E 's/ show [0-9a-f]+$/ show ID/; s/ node [a-z0-9]+$/ node HOST/
+	page_block README.md "In Slurm" 3 | sed -E 's/ show [0-9a-f]+$/ show ID/; s/ node [a-z0-9]+$/ node HOST/
 		s/[][+().*#]/\\&/g; s/[0-9]+(\\\.[0-9]+)?/[0-9.]+/g; s/ ID$/ [0-9a-f]{8}/; s/.*/^&$/' | sed "s/HOST/$NODE/"
 }
 reads_like_readme() { # name: its output ends with these lines
 	local lines
 	lines=$(verdict_lines)
+	[ -n "$lines" ] || return
 	paste -d '\n' <(tail -n "$(wc -l <<<"$lines")" "$WORK/home/$1.out") - <<<"$lines" | while read -r got && read -r wanted; do
 		grep -qE -- "$wanted" <<<"$got" || { echo "# \"$got\" is not like \"$wanted\""; exit 1; }
 	done
