@@ -144,7 +144,8 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
 	echo "             ONLY=part-of-a-test's-name  JOBS=4 (tests at a time)  FUZZ_SECONDS=30"; \
-	echo "             demo: SEED=N SECONDS_LONG=60 MIX=serve (a serving engine) SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
+	echo "             demo: SEED=N SECONDS_LONG=60 MIX=serve (a serving engine) SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"; \
+	echo "                   UNITS=1 (the daemons of this machine's units, none of its own)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
 	@tools/deps.sh build

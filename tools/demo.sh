@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The demo: an 8-rank job in which one rank becomes slow for a while, in a way that only the printed
 # seed knows. SEED=N repeats a run, SECONDS_LONG=N changes its length, QUIET=1 prints the last line only,
-# SIM=1 uses the simulated node even where a GPU is.
+# SIM=1 uses the simulated node even where a GPU is. UNITS=1 starts no daemons: it uses those of this machine's
+# units, with their default HTTP ports.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/stack.sh
@@ -41,7 +42,12 @@ fi
 name=${kind#"${kind%%:*}"}
 kind=${kind%%:*}
 say "demo: seed $seed (make demo SEED=$seed repeats this run)"
-stack_start "$out" || { tail -n 5 "$out"/*.log; fail "the daemons did not start"; }
+if [ -n "${UNITS:-}" ]; then
+	export SYSOM_URL=http://127.0.0.1:9472
+	STACK_NODE_HTTP=9470
+else
+	stack_start "$out" || { tail -n 5 "$out"/*.log; fail "the daemons did not start"; }
+fi
 say "demo: aggregator at $SYSOM_URL, files in $out"
 if [ $gpu = yes ]; then
 	ranks=$(python3 -c 'import torch; print(min(8, torch.cuda.device_count()))')
@@ -71,7 +77,7 @@ sleep 2
 # all wire bytes, beats and windows, against all bytes that the ranks wrote to their rings
 share=$(curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/api/v1/status" |
 	jq -r '.uplink.uploaded_bytes / .uplink.raw_bytes * 1e4 | round / 1e2')
-stack_end sysomd "$STACK_SYSOMD_PID" || fail "sysomd did not end well"
+stack_end sysomd "${STACK_SYSOMD_PID:-}" || fail "sysomd did not end well"
 STACK_SYSOMD_PID=
 sleep 1
 curl -sf "$SYSOM_URL/api/v1/incidents?job=demo" >"$out/all.json" || fail "no answer from the aggregator"
@@ -90,7 +96,7 @@ say
 say
 say "demo: look at it  $out/report.html (in a browser)"
 say "demo: timeline    $out/incident.pftrace (in ui.perfetto.dev)"
-say "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
+[ -n "${UNITS:-}" ] || say "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
 [ "$blamed" = "[$rank]" ] || fail "rank $rank was slow, but the incidents blame $blamed (seed $seed)"
 say
 say "demo: In short: the demo made rank $rank slow and did not tell sysom. sysom found it by itself, and blames rank $rank alone."

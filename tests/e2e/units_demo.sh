@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# units_demo.sh - the demo, with a fault that its seed chooses, under the units of the packages: systemd boots a bare
+# Debian, and both daemons have the settings that the packages bring.
+# alone: whoever takes the CPUs from a rank of the demo makes it slow as well
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/machine.sh
+for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn root mounts mirror; do
+	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the demo under the units" "needs $need"; finish; exit; }
+done
+demo_needs() { inside apt-get -q install curl python3 >"$WORK/apt-demo.log" 2>&1; }
+cat >"$WORK/trial" <<'EOS'
+systemctl enable --now sysom-aggregator
+systemctl enable --now sysomd
+cd /site
+BIN=/usr/bin UNITS=1 SIM=1 tools/demo.sh >/demo.log 2>&1
+echo "demo $?"
+echo "restarts $(systemctl show -P NRestarts sysomd sysom-aggregator | xargs)"
+EOS
+ok "the packages are built" built
+ok "a bare Debian" bare
+ok "they install" installed 'sudo apt install /debs/{sysom,sysomd,sysom-aggregator,libsysom-preload,sysom-sim}_*.deb'
+ok "what the demo needs besides" demo_needs
+boot "$WORK/trial"
+ok "the demo finds its fault" said "demo 0"
+grep -s '^demo: \(seed\|the job had\|rank\)' "$ROOT/demo.log" | sed 's/^/# /'
+ok "neither daemon was restarted" said "restarts 0 0"
+finish
