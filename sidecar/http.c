@@ -184,16 +184,14 @@ static void answer_trace(struct node *n, struct waiting *w, struct http_answer *
 	buf_fini(&ranks);
 }
 
-/* For the log. */
-static void tell_trace(struct http_request *r, const struct waiting *w)
+/* For the log: what is done, and to which processes. */
+static void tell(struct http_request *r, const char *what)
 {
 	const char *job = http_query_get(&r->query, "job"),
 		   *rank = http_query_get(&r->query, "rank");
 
-	snprintf(r->answer.change, sizeof(r->answer.change),
-		 "trace %s in %u processes: job %.100s, rank %.12s",
-		 w->wanted == RING_TRACE_ON ? "on" : "off", w->count, job ? job : "any",
-		 rank ? rank : "any");
+	snprintf(r->answer.change, sizeof(r->answer.change), "%s: job %.100s, rank %.12s", what,
+		 job ? job : "any", rank ? rank : "any");
 }
 
 /* The request that waits, if it does. */
@@ -222,12 +220,12 @@ static bool on_trace(struct node *n, struct http_request *r)
 {
 	const char *want = http_query_get(&r->query, "state"), *job;
 	struct waiting *w = waiting_of(n, r);
+	char what[64];
 	int32_t rank;
 	uint32_t kind;
 
 	if (w) {
 		answer_trace(n, w, &r->answer);
-		tell_trace(r, w);
 		*w = (struct waiting){0};
 		return true;
 	}
@@ -261,6 +259,8 @@ static bool on_trace(struct node *n, struct http_request *r)
 		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
+	snprintf(what, sizeof(what), "trace %s in %u processes", want, w->count);
+	tell(r, what);
 	if (!w->count) {
 		answer_trace(n, w, &r->answer);
 		r->answer.status = 404;
@@ -281,6 +281,7 @@ static bool on_capture(struct node *n, struct http_request *r)
 	uint64_t now_ns = clock_monotonic_ns(), back_ns;
 	uint32_t count = 0, failed = 0, bounded = 0;
 	char ids[LIMIT_NODE_PROCESSES * 35 + 1] = "";
+	char what[64];
 	size_t used = 0;
 	int32_t rank;
 
@@ -320,10 +321,8 @@ static bool on_capture(struct node *n, struct http_request *r)
 		return true;
 	}
 	r->answer.status = count ? 200 : failed ? 500 : 404;
-	if (count)
-		snprintf(r->answer.change, sizeof(r->answer.change),
-			 "capture of %g s in %u windows: job %.100s, rank %d", seconds, count,
-			 job ? job : "any", rank);
+	snprintf(what, sizeof(what), "capture of %g s in %u windows", seconds, count);
+	tell(r, what);
 	buf_printf(&r->answer.body, "{\"windows\":%u,\"failed\":%u,\"ids\":[%s]}\n", count, failed,
 		   ids);
 	return true;

@@ -20,8 +20,6 @@
 #define TIMEOUT_S	 15
 #define SEND_BYTES	 (64u << 10)
 
-#define UPLOADS "/api/v1/symbols/uploads"
-
 struct api {
 	struct http_server *server;
 	struct http_hosts hosts;
@@ -44,6 +42,12 @@ static unsigned needs(void *arg, const struct http_request *r)
 {
 	(void)arg;
 	return strncmp(r->query.path, "/api/v1/symbols/", 16) ? HTTP_ROLE_READ : HTTP_ROLE_UPLOAD;
+}
+
+static bool asks(void *arg, const struct http_request *r)
+{
+	(void)arg;
+	return api_symbols_asks(r->query.path);
 }
 
 static bool on_begin(void *arg, struct http_request *r)
@@ -96,11 +100,6 @@ static bool on_finish(void *arg, struct http_request *r)
 	if (r->get)
 		return on_get(arg, r);
 	r->answer.status = api_symbols_answer(q->symbols, &r->answer.body);
-	/* An upload's begin, last piece (not 202) and end are changes; questions have a body too. */
-	if (!strncmp(r->query.path, UPLOADS, strlen(UPLOADS)) && r->answer.status / 100 == 2 &&
-	    r->answer.status != MHD_HTTP_ACCEPTED)
-		snprintf(r->answer.change, sizeof(r->answer.change), "%s %.100s", r->method,
-			 r->query.path);
 	return r->answer.status;
 }
 
@@ -113,6 +112,7 @@ static void on_end(void *arg, struct http_request *r)
 }
 
 static const struct http_handlers handlers = {.needs = needs,
+					      .asks = asks,
 					      .begin = on_begin,
 					      .body = on_body,
 					      .finish = on_finish,

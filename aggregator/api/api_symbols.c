@@ -9,6 +9,7 @@
 
 #include "aggregator/api/api_pool.h"
 #include "base/metrics/metrics.h"
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 
@@ -115,11 +116,24 @@ static uint64_t parse_session(const char *url)
 	return session;
 }
 
+static const struct {
+	const char *path;
+	enum request_kind kind;
+} posts[] = {
+    {"/api/v1/symbols/needed", NEEDED}, {UPLOADS, BEGIN}, {"/api/v1/symbolize", SYMBOLIZE}};
+
+bool api_symbols_asks(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_LEN(posts); i++)
+		if (!strcmp(path, posts[i].path))
+			return posts[i].kind != BEGIN;
+	return false;
+}
+
 /* The status to refuse the request with, or 0. */
 static unsigned classify(struct api_request *r, const char **why)
 {
 	const char *method = r->job.request->method, *url = r->job.request->query.path;
-	bool post = !strcmp(method, "POST");
 
 	*why = "no such path";
 	r->session = parse_session(url);
@@ -128,18 +142,14 @@ static unsigned classify(struct api_request *r, const char **why)
 		*why = "use PUT, GET, HEAD or DELETE";
 		return strcmp(method, "PUT") && r->kind != ABORT ? MHD_HTTP_METHOD_NOT_ALLOWED : 0;
 	}
-	if (!strcmp(url, "/api/v1/symbols/needed"))
-		r->kind = NEEDED;
-	else if (!strcmp(url, UPLOADS))
-		r->kind = BEGIN;
-	else if (!strcmp(url, "/api/v1/symbolize"))
-		r->kind = SYMBOLIZE;
-	else {
-		*why = "use GET or HEAD";
-		return MHD_HTTP_METHOD_NOT_ALLOWED;
-	}
-	*why = "use POST";
-	return post ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
+	*why = "use GET or HEAD";
+	for (size_t i = 0; i < ARRAY_LEN(posts); i++)
+		if (!strcmp(url, posts[i].path)) {
+			r->kind = posts[i].kind;
+			*why = "use POST";
+			return strcmp(method, "POST") ? MHD_HTTP_METHOD_NOT_ALLOWED : 0;
+		}
+	return MHD_HTTP_METHOD_NOT_ALLOWED;
 }
 
 static unsigned check_headers(struct api_request *r, const char **why)

@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 
-/* LOG_AUDIT: whatever the lowest level that is logged. */
+/* LOG_AUDIT, who changed what, is logged at every threshold. */
 enum log_level { LOG_ERROR = 0, LOG_WARN = 1, LOG_INFO = 2, LOG_DEBUG = 3, LOG_AUDIT = 4 };
 
 struct log_site {
@@ -35,7 +35,5 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
 /* For lines that are bounded otherwise and useful only if complete: no rate limit. */
 #define log_record(event, ...) log_write(NULL, LOG_INFO, event, __VA_ARGS__)
-/* What somebody changed, and who: always logged. */
-#define log_audit(event, ...) log_write(NULL, LOG_AUDIT, event, __VA_ARGS__)
 
 #endif

@@ -13,7 +13,8 @@ struct http_answer {
 	const char *type;  /* application/json unless a handler sets another */
 	const char *allow; /* the path's methods, which a 405 names */
 	struct buf body;
-	char change[HTTP_CHANGE_BYTES]; /* what the request changed, for the log; "": nothing */
+	/* What the request changes, in the audit line; "": its method and path say it. */
+	char change[HTTP_CHANGE_BYTES];
 };
 
 /* The body has at most so many bytes. */

@@ -19,6 +19,8 @@
 
 #define TURNS 8
 #define REALM "sysom"
+/* In the log alone: no answer was sent. Other servers write it when a client has left. */
+#define UNANSWERED 499u
 
 struct http_server {
 	struct http_server_config config;
@@ -36,18 +38,38 @@ static int connection_fd(struct MHD_Connection *c)
 	return info ? info->connect_fd : -1;
 }
 
-/* One line per change: who, from where, what. Quotes in a job's name must not end a value. */
-static void audit(const struct http_request *r)
+/* Whatever its path, so that no handler can forget the line of a change. A handler that accepted a
+ * piece has changed nothing yet. */
+static bool is_change(const struct http_request *r, unsigned status)
 {
-	char what[HTTP_CHANGE_BYTES], from[PEER_TEXT_BYTES];
+	const struct http_server *s = r->server;
 
-	text_copy(what, sizeof(what), r->answer.change);
+	return !r->get && status != MHD_HTTP_ACCEPTED &&
+	       !(s->handlers->asks && s->handlers->asks(s->arg, r));
+}
+
+/* One line per change: who, from where, what, and what came of it. Anybody can be refused without
+ * end, so only the lines of refusals are limited (base/daemon/log.h). Quotes in a job's name must
+ * not end a value. */
+static void audit(const struct http_request *r, unsigned status)
+{
+	static struct log_site refusals;
+	const bool refused = status / 100 == 4 || status == MHD_HTTP_SERVICE_UNAVAILABLE;
+	char what[HTTP_CHANGE_BYTES];
+
+	if (!is_change(r, status))
+		return;
+	if (*r->answer.change)
+		text_copy(what, sizeof(what), r->answer.change);
+	else
+		snprintf(what, sizeof(what), "%.16s %.200s", r->method, r->query.path);
 	for (char *p = what; *p; p++)
 		if (*p == '"' || *p == '\\')
 			*p = '?';
-	peer_text(r->fd, from);
-	log_audit("change", "who=\"%s\" role=%s from=%s what=\"%s\" status=%u", r->user.name,
-		  http_user_role_name(r->user.roles), from, what, r->answer.status);
+	log_write(refused && status != UNANSWERED ? &refusals : NULL, LOG_AUDIT, "change",
+		  "who=\"%s\" role=%s from=%s what=\"%s\" status=%u",
+		  *r->user.name ? r->user.name : "unknown", http_user_role_name(r->user.roles),
+		  r->from, what, status);
 }
 
 /* Bearer for programs; Basic because browsers ask people for it. */
@@ -70,8 +92,8 @@ static enum MHD_Result send_answer(struct http_request *r)
 		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR,
 				  "the answer does not fit into memory");
 	atomic_fetch_add(&s->config.counts->by_class[a->status / 100 % 6], 1);
-	if (*a->change)
-		audit(r);
+	audit(r, a->status);
+	r->answered = true;
 	response = MHD_create_response_from_buffer(
 	    a->body.bytes, a->body.data ? a->body.data : (void *)"",
 	    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
@@ -127,6 +149,8 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 	if (!r)
 		return;
 	idle_set_busy(&s->idle, r->fd, false);
+	if (r->acted && !r->answered)
+		audit(r, UNANSWERED);
 	s->handlers->end(s->arg, r);
 	buf_fini(&r->answer.body);
 	free(r);
@@ -232,6 +256,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 	r->fd = connection_fd(c);
 	r->method = method;
 	r->get = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
+	peer_text(r->fd, r->from); /* later its socket may not know any more */
 	http_query_init(&r->query, path);
 	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->query);
 	http_answer_init(&r->answer, s->handlers->answer_max_bytes);
@@ -264,6 +289,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 		idle_set_busy(&s->idle, r->fd, false);
 		return good ? MHD_YES : MHD_NO;
 	}
+	r->acted = true;
 	if (s->handlers->finish(s->arg, r))
 		return send_answer(r);
 	idle_set_busy(&s->idle, r->fd, true);

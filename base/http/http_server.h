@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_server.h - an HTTP or HTTPS server for untrusted clients, on libmicrohttpd. It bounds
  * connections, headers and time, refuses names of other sites (http_hosts.h) and clients without
- * rights (http_access.h), makes room for new clients (idle.h), sends answers and logs each change
- * that a request made. What a path means is its owner's. /healthz is for everybody.
+ * rights (http_access.h), makes room for new clients (idle.h), sends answers, and logs each request
+ * that may change something. What a path means is its owner's. /healthz is for everybody.
  * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
 #ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
 #define SYSOM_BASE_HTTP_HTTP_SERVER_H
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/daemon/peer.h"
 #include "base/http/http_access.h"
 #include "base/http/http_answer.h"
 #include "base/http/http_hosts.h"
@@ -24,9 +25,11 @@ struct http_request {
 	struct http_server *server;
 	struct MHD_Connection *connection;
 	int fd;
-	bool get; /* or HEAD */
+	bool get;	      /* or HEAD */
+	bool acted, answered; /* finish was called; an answer was sent */
 	const char *method;
 	struct http_user user; /* who asks */
+	char from[PEER_TEXT_BYTES];
 	struct http_query query;
 	struct http_answer answer;
 	_Alignas(max_align_t) char own[]; /* the handlers'; zero at first */
@@ -36,6 +39,9 @@ struct http_request {
 struct http_handlers {
 	/* The roles (bits of enum http_role) of which the sender needs one. 0: anybody may. */
 	unsigned (*needs)(void *arg, const struct http_request *r);
+	/* Whether a request other than GET and HEAD is only a question, by its method and path. All
+	 * others leave an audit line. NULL: none is. */
+	bool (*asks)(void *arg, const struct http_request *r);
 	/* All headers have arrived. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
 	/* A piece of the body. False: close the connection. */

@@ -2,7 +2,9 @@
  * The server runs between the client's steps, so that nothing has to be waited for. */
 #include "base/http/http_address.h"
 #include "base/http/http_server.h"
+#include "base/text/text.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,9 +33,14 @@ static unsigned needs(void *arg, const struct http_request *r)
 	return HTTP_ROLE_READ;
 }
 
+static bool asks(void *arg, const struct http_request *r)
+{
+	return !strcmp(r->query.path, "/question");
+}
+
 static bool on_begin(void *arg, struct http_request *r)
 {
-	if (r->get || !strcmp(r->method, "POST"))
+	if (r->get || !strcmp(r->method, "POST") || !strcmp(r->method, "PUT"))
 		return true;
 	http_answer_error(&r->answer, 405, "GET or POST");
 	return false;
@@ -58,6 +65,10 @@ static bool on_finish(void *arg, struct http_request *r)
 	if (!strcmp(r->query.path, "/large"))
 		while (!r->answer.body.failed)
 			buf_puts(&r->answer.body, "more ");
+	if (!strcmp(r->query.path, "/piece"))
+		r->answer.status = 202;
+	if (!strcmp(r->query.path, "/named"))
+		strcpy(r->answer.change, "a \"change\"\n");
 	if (!strcmp(r->query.path, "/busy"))
 		http_answer_error(&r->answer, 503, "\"busy\"");
 	else
@@ -71,6 +82,7 @@ static void on_end(void *arg, struct http_request *r)
 }
 
 static const struct http_handlers handlers = {.needs = needs,
+					      .asks = asks,
 					      .begin = on_begin,
 					      .body = on_body,
 					      .finish = on_finish,
@@ -214,6 +226,143 @@ static void a_suspended_request_is_finished_when_it_is_resumed(void **state)
 	assert_int_equal(ended, 1);
 }
 
+/* What was logged since the last call. */
+static const char *logged(FILE *log)
+{
+	static char text[1 << 16];
+	size_t n;
+
+	n = fread(text, 1, sizeof(text) - 1, log);
+	text[n] = '\0';
+	clearerr(log);
+	return text;
+}
+
+static int lines(const char *text)
+{
+	int n = 0;
+
+	for (; (text = strchr(text, '\n')); text++)
+		n++;
+	return n;
+}
+
+/* Standard error goes to a file until it is put back. */
+static FILE *catch_log(int *saved)
+{
+	FILE *log = tmpfile();
+	char path[64];
+	int fd;
+
+	assert_non_null(log);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(log));
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	*saved = dup(2);
+	assert_true(fd >= 0 && *saved >= 0 && dup2(fd, 2) == 2);
+	close(fd);
+	return log;
+}
+
+static void put_back(FILE *log, int saved)
+{
+	dup2(saved, 2);
+	close(saved);
+	fclose(log);
+}
+
+static void each_change_leaves_one_line_and_no_question_does(void **state)
+{
+	static const struct {
+		const char *method, *path, *host, *status, *line; /* NULL: none */
+	} cases[] = {
+	    {"GET", "/x", "localhost", "200", NULL},
+	    {"HEAD", "/x", "localhost", "200", NULL},
+	    {"GET", "/busy", "localhost", "503", NULL},
+	    {"POST", "/question", "localhost", "200", NULL},
+	    {"PUT", "/piece", "localhost", "202", NULL},
+	    {"POST", "/x", "localhost", "200", "what=\"POST /x\" status=200"},
+	    {"PUT", "/x?a=1", "localhost", "200", "what=\"PUT /x\" status=200"},
+	    {"POST", "/x\"y", "localhost", "200", "what=\"POST /x?y\" status=200"},
+	    {"POST", "/named", "localhost", "200", "what=\"a ?change??\" status=200"},
+	    {"POST", "/large", "localhost", "500", "what=\"POST /large\" status=500"},
+	    {"POST", "/busy", "localhost", "503", "what=\"POST /busy\" status=503"},
+	    {"POST", "/x?token=t", "localhost", "400", "what=\"POST /x\" status=400"},
+	    {"DELETE", "/x", "localhost", "405", "what=\"DELETE /x\" status=405"},
+	    {"PATCH", "/x", "localhost", "405", "what=\"PATCH /x\" status=405"},
+	    {"POST", "/x", "evil.example", "421", "what=\"POST /x\" status=421"},
+	};
+	int saved;
+	FILE *log = catch_log(&saved);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const char *answer = ask(cases[i].method, cases[i].path, cases[i].host, "");
+		const char *text = logged(log);
+
+		if (strncmp(answer + 9, cases[i].status, 3) ||
+		    lines(text) != (cases[i].line != NULL) ||
+		    (cases[i].line &&
+		     (!strstr(text, " level=audit event=change who=\"") ||
+		      !strstr(text, " from=127.0.0.1:") || !strstr(text, cases[i].line)))) {
+			put_back(log, saved);
+			fail_msg("%s %s: %.12s, %s", cases[i].method, cases[i].path, answer, text);
+		}
+	}
+	put_back(log, saved);
+}
+
+static void who_is_refused_without_end_fills_no_log(void **state)
+{
+	int saved, refused, changed;
+	FILE *log = catch_log(&saved);
+
+	for (int i = 0; i < 300; i++)
+		ask("POST", "/busy", "localhost", "");
+	refused = lines(logged(log));
+	for (int i = 0; i < 300; i++)
+		ask("POST", "/x", "localhost", "");
+	changed = lines(logged(log));
+	put_back(log, saved);
+	assert_in_range(refused, 1, 299);
+	assert_int_equal(changed, 300);
+}
+
+/* A request that waits has acted, whatever becomes of its client and the server. */
+static void a_change_without_an_answer_has_its_line(void **state)
+{
+	static const char request[] =
+	    "POST /later HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
+	const struct linger at_once = {.l_onoff = 1};
+	int saved, fd;
+	FILE *log = catch_log(&saved);
+	char gone[1024], stopped[1024];
+
+	suspended = NULL;
+	fd = say(request);
+	while (!suspended)
+		http_server_run(server);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(fd);
+	http_server_resume(suspended);
+	for (int i = 0; i < 1000000 && !ended; i++)
+		http_server_run(server);
+	text_copy(gone, sizeof(gone), logged(log));
+	suspended = NULL;
+	fd = say(request);
+	while (!suspended)
+		http_server_run(server);
+	http_server_resume(suspended);
+	http_server_close(server);
+	server = NULL;
+	close(fd);
+	text_copy(stopped, sizeof(stopped), logged(log));
+	put_back(log, saved);
+	assert_int_equal(lines(gone), 1);
+	assert_non_null(strstr(gone, "what=\"POST /later\" status="));
+	assert_int_equal(lines(stopped), 1);
+	assert_non_null(strstr(stopped, " from=127.0.0.1:"));
+	assert_non_null(strstr(stopped, "what=\"POST /later\" status=499"));
+}
+
 static void idle_connections_make_room(void **state)
 {
 	int silent[6];
@@ -249,6 +398,9 @@ int main(void)
 	    WITH(says_when_to_come_again),
 	    WITH(an_answer_without_room_is_an_error),
 	    WITH(a_suspended_request_is_finished_when_it_is_resumed),
+	    WITH(each_change_leaves_one_line_and_no_question_does),
+	    WITH(who_is_refused_without_end_fills_no_log),
+	    WITH(a_change_without_an_answer_has_its_line),
 	    WITH(idle_connections_make_room),
 	    cmocka_unit_test(takes_addresses_names_and_ports),
 	};
