@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# http_access.sh - who gets what over HTTP: TLS, tokens and roles of sysom-aggregator, the settings file
-# of sysom, and two users at sysomd's control socket. The server listens on an address that is not
-# loopback, in a network namespace of this test's own.
+# http_access.sh - who gets what over HTTP: TLS, tokens, roles and the audit lines of both daemons, the
+# settings file of sysom, and two users at sysomd's control socket. The servers listen on an address that
+# is not loopback, in a network namespace of this test's own.
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
 why=$(/usr/bin/python3 tests/needs.py root command:openssl command:ip command:unshare) || { echo "1..0 # SKIP $why"; exit 77; }
@@ -88,9 +88,70 @@ known
 on_far "$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
 ok "the aggregator serves https" stack_wait 20 healthy
 
-for path in /metrics /api/v1/jobs /api/v1/incidents / /nothing; do
-	ok "anonymous is refused: $path" gets 401 "" $path
-done
+# ---- every request that docs/INTERFACES.md has ----
+documented() { # daemon: METHOD PATH
+	sed -n "/^## $1\$/,/^## /p" docs/INTERFACES.md | grep -oE '^(GET|POST|PUT|DELETE) /[^] ?[]*' |
+		sed 's/SESSION/0000000000000001/'
+	echo GET /metrics
+	echo GET /nothing
+}
+audits() { grep -c level=audit "$1"; } # log
+request() { # origin token method path: the answer's status
+	local body=()
+	[ "$3" = GET ] || [ "$3" = DELETE ] || body=(-H "Content-Type: application/json" -d '{}')
+	curl -s -m 10 -o "$WORK/answer" -w '%{http_code}' --cacert "$WORK/pki/ca.crt" ${2:+-H "Authorization: Bearer $2"} -X "$3" \
+		"${body[@]}" "$1$4"
+}
+answers_all() { # status daemon origin token method... : each documented request by one of these methods
+	local status=$1 daemon=$2 origin=$3 token=$4 count=0 method path
+	while read -r method path; do
+		[[ " ${*:5} " == *" $method "* ]] || continue
+		count=$((count + 1))
+		is "$(request "$origin" "$token" "$method" "$path") $method $path" "$status $method $path" || return 1
+	done < <(documented "$daemon")
+	[ $count -ge 2 ]
+}
+audits_all() { # daemon origin log token who role question... : one line for each change, refused or not; none for questions
+	local daemon=$1 origin=$2 log=$3 token=$4 line="who=\"$5\" role=$6 from=192.0.2.2:[0-9]* what=\"" count=0 method path before wanted status
+	while read -r method path; do
+		before=$(audits "$log")
+		status=$(request "$origin" "$token" "$method" "$path")
+		wanted=1
+		[ "$method" = GET ] || [[ " ${*:7} " == *" $path "* ]] && wanted=0
+		count=$((count + wanted))
+		is "$(($(audits "$log") - before)) $method $path" "$wanted $method $path" || return 1
+		[ $wanted = 0 ] || grep level=audit "$log" | tail -n 1 | grep -q "$line.*\" status=$status\( held_back=[0-9]*\)\?\$" ||
+			{ echo "# $status $method $path: $(tail -n 1 "$log")"; return 1; }
+	done < <(documented "$daemon")
+	[ $count -ge 2 ]
+}
+ok "anonymous is refused, whatever the path" answers_all 401 aggregator "$URL" "" GET POST PUT DELETE
+QUESTIONS="/api/v1/symbols/needed /api/v1/symbolize"
+sleep 1 # a second has ten lines of refusals
+# shellcheck disable=SC2086 # words are meant
+ok "each change leaves one line" audits_all aggregator "$URL" "$WORK/aggregator.log" $ADMIN "token ops" admin $QUESTIONS
+# shellcheck disable=SC2086
+ok "so does each that a role forbids" audits_all aggregator "$URL" "$WORK/aggregator.log" $READ "token grafana" read $QUESTIONS
+
+# ---- sysomd beyond its machine ----
+NODE_URL=https://$HOST:19473
+printf '%s\n' "admin ops $ADMIN" "read grafana $READ uid=*" >"$WORK/far-tokens" && chmod 600 "$WORK/far-tokens"
+nsenter -t $far --net "$BIN/sysomd" --http-listen $HOST:19473 --http-tokens "$WORK/far-tokens" --http-certificate "$WORK/server.pem" \
+	--http-key "$WORK/server.key" --uplink-url "" --sampler-mode off --socket-path "$WORK/far.sock" --control-path "$WORK/far.control" \
+	--state-dir "$WORK/far" >"$WORK/far.log" 2>&1 &
+NODE=$!
+far_answers() { is "$(request $NODE_URL "" GET /healthz)" 200; }
+ok "sysomd: /healthz is for everybody" stack_wait 20 far_answers
+ok "sysomd: anonymous is refused, whatever the path" answers_all 401 sysomd $NODE_URL "" GET POST
+ok "sysomd: so is a token of nobody" answers_all 401 sysomd $NODE_URL unknown-token-0123456789abcdef GET POST
+ok "sysomd: who reads gets the metrics" is "$(request $NODE_URL $READ GET /metrics)" 200
+ok "sysomd: and the status" is "$(request $NODE_URL $READ GET /api/v1/status)" 200
+ok "sysomd: who reads changes nothing" answers_all 403 sysomd $NODE_URL $READ POST
+sleep 1
+ok "sysomd: each change leaves one line" audits_all sysomd $NODE_URL "$WORK/far.log" $ADMIN "token ops" admin
+ok "sysomd: so does each that a role forbids" audits_all sysomd $NODE_URL "$WORK/far.log" $READ "token grafana" read
+stack_end sysomd $NODE
+
 inside() { # header... : what root gets on the aggregator's own machine
 	on_far curl -sk -m 10 -o /dev/null -w '%{http_code}' "${@/#/-H}" "$URL/api/v1/jobs"
 }
@@ -111,6 +172,13 @@ upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"
 post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
 ok "a reader uploads nothing" post 403 $READ /api/v1/symbols/uploads "$upload"
 ok "a node does" post 201 $UPLOAD /api/v1/symbols/uploads "$upload"
+session=$(jq -r .session "$WORK/answer")
+before=$(audits "$WORK/aggregator.log")
+ok "a piece of it" is "$(head -c 50 /dev/zero | status $UPLOAD "/api/v1/symbols/uploads/$session?offset=0" -X PUT \
+	-H "Content-Type: application/octet-stream" --data-binary @-)" 202
+ok "leaves no line, as it changes nothing yet" is "$(audits "$WORK/aggregator.log")" "$before"
+ok "its end does" eval 'gets 200 $UPLOAD "/api/v1/symbols/uploads/$session" -X DELETE &&
+	logged "audit.*who=\"token nodes\" role=upload.*what=\"DELETE /api/v1/symbols/uploads/$session\" status=200"'
 
 # ---- two users' jobs in one cluster ----
 CLIENT=$B/parts/aggregator_client
