@@ -37,20 +37,38 @@ start_aggregator() {
 		--http-certificate "$A/tls.crt" --http-key "$A/tls.key" --http-hosts sysom-aggregator >"$WORK/aggregator.log" 2>&1 &
 	aggregator=$!
 }
+# The DaemonSet's settings of HTTP, with each path as the file of the Secret that it mounts there.
+node_http() {
+	/usr/bin/python3 - deploy/kubernetes/daemonset.yaml "$S" <<'PY'
+import os, sys, yaml
+pods = next(o for o in yaml.safe_load_all(open(sys.argv[1])) if o["kind"] == "DaemonSet")
+spec, place = pods["spec"]["template"]["spec"], os.path.join(sys.argv[2], pods["metadata"]["namespace"])
+secrets = {v["name"]: v["secret"] for v in spec["volumes"] if "secret" in v}
+files = {os.path.join(m["mountPath"], i["path"]): os.path.join(place, secrets[m["name"]]["secretName"], i["key"])
+         for c in spec["containers"] for m in c["volumeMounts"] for i in secrets.get(m["name"], {}).get("items", [])}
+for e in (e for c in spec["containers"] for e in c["env"]):
+    if e["name"] in ("SYSOM_HTTP_TOKENS", "SYSOM_HTTP_CERTIFICATE", "SYSOM_HTTP_KEY"):
+        print(f'{e["name"]}={files[e["value"]]}')
+PY
+}
 start_node() { # name of the node: as the manifest gives it
-	"$BIN/sysomd" --node-name "$1" --socket-path "$WORK/$1.s" --control-path "$WORK/$1.c" --state-dir "$WORK/$1" --sampler-mode off \
+	local settings
+	mapfile -t settings < <(node_http)
+	env "${settings[@]}" "$BIN/sysomd" --node-name "$1" --socket-path "$WORK/$1.s" --control-path "$WORK/$1.c" --state-dir "$WORK/$1" --sampler-mode off \
 		--uplink-url "tcp://127.0.0.1:$nng" --tls-name sysom-aggregator --tls-ca "$N/ca.crt" --tls-cert "$N/tls.crt" \
-		--tls-key "$N/tls.key" --http-listen "127.0.0.1:$metrics" --http-hosts sysomd --http-tokens "$S/sysom/sysom-http/node-tokens" \
-		--http-certificate "$S/sysom/sysom-http/node-tls.crt" --http-key "$S/sysom/sysom-http/node-tls.key" >"$WORK/$1.log" 2>&1 &
+		--tls-key "$N/tls.key" --http-listen "127.0.0.1:$metrics" --http-hosts sysomd >"$WORK/$1.log" 2>&1 &
 	node=$!
 }
 asks() { # name port path: over TLS with that name, and a token of the Secret from another user's view
 	curl -sf -m 5 --cacert "$A/ca.crt" --resolve "$1:$2:127.0.0.1" "https://$1:$2$3"
 }
-role() { # file of a token: the status of an upload's beginning, with its token, as a proxy would pass it on
-	curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert "$A/ca.crt" --resolve "sysom-aggregator:$http:127.0.0.1" -H "X-Forwarded-For: 192.0.2.9" \
-		-H "Authorization: Bearer $(cat "$1")" "https://sysom-aggregator:$http/api/v1/status"
+# The status of a request as a proxy would pass it on: without its token, root counts as a stranger.
+from_afar() { # name port path [file of a token [curl argument...]]
+	curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert "$A/ca.crt" --resolve "$1:$2:127.0.0.1" -H "X-Forwarded-For: 192.0.2.9" \
+		${4:+-H "Authorization: Bearer $(cat "$4")"} "${@:5}" "https://$1:$2$3"
 }
+role() { from_afar sysom-aggregator "$http" /api/v1/status "$@"; } # [file of a token]
+node_role() { from_afar sysomd "$metrics" /metrics "$@"; }
 sees() { asks sysom-aggregator "$http" /api/v1/nodes | jq -e --arg n "$1" '[.nodes[].node] | index($n)' >/dev/null; }
 # `helm install ... --set A=B,C=D --set E={F,G}` and `kubectl create`, as far as the page uses them.
 CLUSTER=$PWD/tests/e2e/cluster.py
@@ -72,9 +90,16 @@ work_together() { # directory of Secrets, text: the daemons with them
 	start_node train-0.ml
 	ok "$2: a Pod of the namespace is let in" stack_wait 20 sees train-0.ml
 	ok "$2: sysomd's metrics have TLS under the name that Prometheus expects" stack_wait 10 asks sysomd "$metrics" /metrics
+	ok "$2: of which nobody gets one without a token" is "$(node_role)" 401
+	ok "$2: Prometheus' for nodes reads them" is "$(node_role "$S/sysom/sysom-http/node-prometheus")" 200
+	ok "$2: and changes nothing" is "$(from_afar sysomd "$metrics" /api/v1/trace?state=off "$S/sysom/sysom-http/node-prometheus" -X POST)" 403
+	ok "$2: tokens of the aggregator are none of sysomd's" is \
+		"$(node_role "$S/sysom/sysom-http/prometheus") $(node_role "$N/upload-token")" "401 401"
 	kill $node && wait $node 2>/dev/null
 	start_node train-0.research
 	ok "$2: it can't speak for another namespace" stack_wait 20 grep -q "a node speaks only for itself" "$WORK/train-0.research.log"
+	ok "$2: the aggregator takes no request without a token" is "$(role)" 401
+	ok "$2: nor with one for nodes" is "$(role "$S/sysom/sysom-http/node-prometheus")" 401
 	ok "$2: the token of Prometheus reads" is "$(role "$S/sysom/sysom-http/prometheus")" 200
 	[ ! -e "$S/sysom/sysom-http/ops" ] || ok "$2: that of an administrator, too" is "$(role "$S/sysom/sysom-http/ops")" 200
 	ok "$2: that of nodes does not" is "$(role "$N/upload-token")" 403
