@@ -27,7 +27,8 @@ struct judge {
 	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
 	uint64_t hold_key;
 	double hold_latency, hold_self;
-	uint32_t hold_steps; /* judged steps for which they still apply */
+	uint32_t hold_steps;  /* judged steps for which they still apply */
+	uint64_t last_run_ns; /* end of the latest run of steps most of which were slow */
 	/* ring: of the latest steps that were not brief; NAN: flagged */
 	double self_excess[JUDGE_PERIOD];
 	uint32_t next, count;
@@ -225,14 +226,22 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	return v;
 }
 
+/* Half of the latest 16 steps are out: an anomaly, and not a step here and there. */
+static bool is_run(const struct judge *j)
+{
+	return __builtin_popcountll(j->out_history & 0xffff) >= 8;
+}
+
 /* A drift is slowness that flagged steps do not show: most steps are not flagged, and they are slower
- * than hosts usually differ from their own past. The alarm also sums flagged steps, so it may be
- * raised by these alone. */
-static bool drift_stands_alone(const struct judge *j)
+ * than hosts usually differ from their own past. The alarm also sums flagged steps, so after an
+ * anomaly it means nothing for a while. */
+static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];
 	uint32_t n = 0;
 
+	if (j->last_run_ns && s->end_ns - j->last_run_ns < thresholds.time.gone_ns)
+		return false;
 	for (uint32_t i = 0; i < j->count; i++)
 		if (!isnan(j->self_excess[i]))
 			v[n++] = j->self_excess[i];
@@ -251,13 +260,15 @@ struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t 
 	if (skip == JUDGE_USED) {
 		j->model_key = s->key;
 		v = judge(j, s, &drift);
+		if (is_run(j))
+			j->last_run_ns = s->end_ns;
 	}
 	if (skip != JUDGE_BRIEF) {
 		j->self_excess[j->next] = v.flagged ? NAN : v.self_excess;
 		j->next = (j->next + 1) % JUDGE_PERIOD;
 		j->count += j->count < JUDGE_PERIOD;
 	}
-	v.drift = drift && !j->drift_raised && drift_stands_alone(j);
+	v.drift = drift && !j->drift_raised && drift_stands_alone(j, s);
 	j->drift_raised = drift && (j->drift_raised || v.drift);
 	return v;
 }
