@@ -704,8 +704,6 @@ CASES = [
          (Order("read_output"),)),
     Case("poll_many", "each step polls 450 pipes 400 times", ("cpu-function", "cpu-python"), (Order("poll_many"),)),
     Case("data_synced", "each step writes to a journal opened with O_DSYNC", "storage-sync", (Order("data_synced"),)),
-    Case("malloc_debug", "PYTHONMALLOC=debug was left on one rank", ("sw-environment", "cpu-python", "cpu-function"),
-         job=(*HOST, "--does", "build_samples count=12000"), from_start=("--env", "{rank}:PYTHONMALLOC=debug")),
     # an eighth one: small faults, and faults of several ranks
     Case("clocks_little", "the clock of one GPU is down a little: 1,800 of 1,980 MHz", "gpu-clocks",
          (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1800"),)),
