@@ -5,6 +5,7 @@ An order names the fault and its arguments ("sleep every=3 ms=30"); closing the 
 """
 import asyncio
 import concurrent.futures
+import contextlib
 import copy
 import ctypes
 import fcntl
@@ -35,6 +36,27 @@ import traceback
 import zlib
 
 PAGE = mmap.PAGESIZE
+
+
+@contextlib.contextmanager
+def beside(context, function):
+    """A process of the rank's own."""
+    process = context.Process(target=function, daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+@contextlib.contextmanager
+def launching(rank, kernel):
+    """The rank launches kernels by this function."""
+    rank.kernel = kernel
+    try:
+        yield
+    finally:
+        del rank.kernel
 
 
 # ---- the launch thread sleeps, or waits for somebody ----
@@ -266,14 +288,10 @@ def full_queue(rank, ms=90):
             samples.get()
             time.sleep(ms / 1e3)
 
-    consumer = context.Process(target=consume, daemon=True)
-    consumer.start()
-    try:
+    with beside(context, consume):
         while True:
             yield
             samples.put(b"x" * 1000)
-    finally:
-        consumer.kill()
 
 
 def look_up_name(rank, every=20):
@@ -1899,12 +1917,9 @@ def unfused(rank, count=1000, us=4):
             type(rank).kernel(rank, names[n % len(names)], us, (80, 1, 1))
         return None
 
-    rank.kernel = kernel
-    try:
+    with launching(rank, kernel):
         while True:
             yield
-    finally:
-        del rank.kernel
 
 
 def small_buckets(rank, count=300):
@@ -2267,15 +2282,11 @@ def shared_mutex(rank, ms=40, rest_ms=7):
                 time.sleep(ms / 1e3)
             time.sleep(rest_ms / 1e3)
 
-    holder = context.Process(target=other, daemon=True)
-    holder.start()
-    try:
+    with beside(context, other):
         while True:
             yield
             with mutex:
                 pass
-    finally:
-        holder.terminate()
 
 
 def sync_machine(rank, every=6, mb=24):
@@ -2331,12 +2342,9 @@ def slow_launch(rank, us=1500):
             seen += sum(map(ord, str(args)))
         return type(rank).kernel(rank, *args, **others)
 
-    rank.kernel = kernel
-    try:
+    with launching(rank, kernel):
         while True:
             yield
-    finally:
-        del rank.kernel
 
 
 def clip_on_cpu(rank, mb=256):
@@ -2357,12 +2365,9 @@ def contended_kernels(rank, percent=120, share=0.5):
             us *= 1 + percent / 100
         return type(rank).kernel(rank, name, us, *args, **others)
 
-    rank.kernel = kernel
-    try:
+    with launching(rank, kernel):
         while True:
             yield
-    finally:
-        del rank.kernel
 
 
 def free_tree(rank, count=40000):
