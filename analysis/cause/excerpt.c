@@ -95,6 +95,9 @@ struct parts {
  * left out. */
 struct choice {
 	uint32_t slow; /* flag of the slow steps; 0: all are slow */
+	/* of a requested window: what a step usually takes. Others may have waited in a step of a
+	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
+	double usual_ns;
 	/* only steps of this phase: prefill is no reference for decode */
 	bool of_phase;
 	uint32_t phase;
@@ -119,9 +122,46 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
+/* The median of what the steps should take; 0: not known. */
+static double usual_ns(const struct window *w)
+{
+	double *v = malloc(w->step_count * sizeof(*v) + 1), usual;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; v && i < w->step_count; i++)
+		if (w->steps[i].expected_ns > 0)
+			v[n++] = w->steps[i].expected_ns;
+	usual = median_of(v, n);
+	free(v);
+	return usual;
+}
+
+static double lost_ns(const struct window_step *s, const struct choice *c)
+{
+	if (s->expected_ns > 0 || c->usual_ns <= 0)
+		return window_step_lost_ns(s);
+	return (double)s->step.latency_ns - c->usual_ns;
+}
+
+static bool is_unknown(const struct window_step *s, const struct choice *c)
+{
+	return s->expected_ns <= 0 && c->usual_ns > 0 &&
+	       lost_ns(s, c) > thresholds.excess.slower * c->usual_ns;
+}
+
+/* Whether steps of a kind that is not known come again and again. */
+static bool has_unknown(const struct window *w, const struct choice *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += is_unknown(&w->steps[i], c);
+	return n >= thresholds.count.few;
+}
+
 static bool is_slow(const struct window_step *s, const struct choice *c)
 {
-	return !c->slow || s->flags & c->slow;
+	return !c->slow || s->flags & c->slow || is_unknown(s, c);
 }
 
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
@@ -145,7 +185,7 @@ static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 {
 	uint32_t slow = 0, healthy = 0;
 
-	if (w->reason != WINDOW_ASKED)
+	if (w->reason != WINDOW_ASKED || has_unknown(w, c))
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		slow += part_of(&w->steps[i], c) == PART_SLOW;
@@ -188,13 +228,22 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 	return sum_ns > 0 ? sum_ns / n / 2 : HUGE_VAL;
 }
 
+static struct choice every_step(const struct window *w)
+{
+	struct choice c = {.slow = slow_flag(w),
+			   .usual_ns = w->reason == WINDOW_ASKED ? usual_ns(w) : 0,
+			   .healthy_kernels_max = UINT32_MAX,
+			   .healthy_max_ns = HUGE_VAL};
+
+	if (!c.slow && has_unknown(w, &c))
+		c.slow = WINDOW_STEP_FLAGGED; /* no step has it: these alone are slow */
+	return c;
+}
+
 static struct choice choose_alike(const struct window *w)
 {
-	struct choice all = {.slow = slow_flag(w),
-			     .healthy_kernels_max = UINT32_MAX,
-			     .healthy_max_ns = HUGE_VAL},
-		      alike = all;
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	struct choice all = every_step(w), alike = all;
 	uint32_t kernels = scratch ? typical_kernels(w, &all, PART_NONE, scratch) : 0, n = 0;
 	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
 			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
@@ -215,7 +264,7 @@ static void choose_phase(const struct window *w, struct choice *c)
 {
 	struct choice of = *c;
 	uint32_t phase[PHASES_MAX], count = 0, healthy = 0;
-	double lost_ns[PHASES_MAX] = {0}, most = 0;
+	double lost[PHASES_MAX] = {0}, most = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		uint32_t at = 0;
@@ -226,11 +275,11 @@ static void choose_phase(const struct window *w, struct choice *c)
 			continue;
 		count += at == count;
 		phase[at] = w->steps[i].step.phase;
-		lost_ns[at] += fmax(window_step_lost_ns(&w->steps[i]), 0);
+		lost[at] += fmax(lost_ns(&w->steps[i], c), 0);
 	}
 	for (uint32_t at = 0; at < count; at++)
-		if (lost_ns[at] > most) {
-			most = lost_ns[at];
+		if (lost[at] > most) {
+			most = lost[at];
 			of.phase = phase[at];
 		}
 	of.of_phase = true;

@@ -341,6 +341,27 @@ static void make_moment(struct made *m, uint32_t reason)
 	}
 }
 
+/* Others waited in steps of a kind that the rank's own model does not know yet. */
+static void steps_that_the_model_does_not_know_are_the_slow_ones(void **unused)
+{
+	static struct made m;
+	struct excerpt *p;
+
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	for (uint32_t i = 5; i < STEPS; i += 6) {
+		m.steps[i].step.phase = 2;
+		m.steps[i].step.latency_ns += 60 * MS;
+		m.steps[i].step.self_ns += 60 * MS;
+		m.steps[i].expected_ns = m.steps[i].expected_self_ns = 0;
+	}
+	p = excerpt_make(&m.w, NULL, NULL);
+	stack_batch_fini(&m.w.stacks);
+	assert_int_equal(p->slow.rank.steps, STEPS / 6);
+	assert_int_equal(p->healthy.rank.steps, STEPS - STEPS / 6);
+	assert_float_equal(p->slow.rank.step_ns, 160e6, 1);
+	excerpt_drop(p);
+}
+
 static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 {
 	static struct made m;
@@ -2583,6 +2604,7 @@ int main(void)
 	    CASE(steps_of_other_work_are_no_reference),
 	    CASE(slow_steps_are_compared_within_their_phase),
 	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
+	    CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
 	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
 	    CASE(leaves_out_steps_that_were_cut_in_two),
 	    CASE(gives_functions_in_time_per_step),
