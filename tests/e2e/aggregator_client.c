@@ -9,9 +9,10 @@
  *   job URL JOB RANKS CULPRIT SECONDS           a job's beats in real time; prints the commands
  *   garbage URL COUNT SEED                      random, cut and bent messages
  *   oversize URL                                a message above the limit
- *   write FILE dense|bare|madeup COUNT          messages for sp_peer.py, each behind its length: windows
+ *   write FILE dense|bare|madeup|NODE COUNT     messages for sp_peer.py, each behind its length: windows
  *                                               of equal rows, as a sidecar sends them or more and
- *                                               without their padding; one of each of COUNT jobs
+ *                                               without their padding; one of each of COUNT jobs; the
+ *                                               same of the node with that name
  * Prints one line of key=value; exit 0 when the replies were what the protocol says.
  * A JOB that ends in @UID is of that user. */
 #include <errno.h>
@@ -74,6 +75,8 @@ static void make_id(uint8_t id[16], uint64_t seed, uint64_t i)
 	memcpy(id + 8, &b, 8);
 }
 
+static const char *node_name; /* of all ranks; NULL: four ranks share one of "node-0" and so on */
+
 static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
 {
 	uint32_t uid;
@@ -82,7 +85,10 @@ static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
 	snprintf(r->job, sizeof(r->job), "%s", job);
 	if (job_key_owner(job, &uid))
 		r->owner = uid + 1;
-	snprintf(r->node, sizeof(r->node), "node-%d", rank / NODE_RANKS);
+	if (node_name)
+		snprintf(r->node, sizeof(r->node), "%s", node_name);
+	else
+		snprintf(r->node, sizeof(r->node), "node-%d", rank / NODE_RANKS);
 	snprintf(r->program, sizeof(r->program), "train.py");
 	r->rank = rank;
 	r->local_rank = rank % NODE_RANKS;
@@ -551,18 +557,20 @@ static void dense_window(struct buf *b, uint32_t i, uint32_t count)
 
 static int write_messages(char **argv)
 {
-	bool bare = !strcmp(argv[1], "bare");
+	bool bare = !strcmp(argv[1], "bare"), dense = bare || !strcmp(argv[1], "dense");
 	FILE *f = fopen(argv[0], "w");
 	struct buf b;
 
 	CHECK(f);
+	if (!dense && strcmp(argv[1], "madeup"))
+		node_name = argv[1];
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
 	for (uint32_t i = 0; i < (uint32_t)atoi(argv[2]); i++) {
 		uint32_t bytes;
-		char job[32];
+		char job[64];
 
-		snprintf(job, sizeof(job), "madeup-%u", i);
-		if (!strcmp(argv[1], "madeup"))
+		snprintf(job, sizeof(job), "%.40s-%u", argv[1], i);
+		if (!dense)
 			fault_window(&b, job, (int)i, 2048, true, 0);
 		else
 			dense_window(&b, i, bare ? LIMIT_WINDOW_RECORDS : 100000);

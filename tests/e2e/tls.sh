@@ -52,9 +52,9 @@ keeps_two() { # text: two more windows wait on the disk, and stay there when the
 	ok "$1: its windows wait on the disk" stack_wait 20 waiting 2
 }
 drained() { [ "$(node_metric sysom_spool_bytes)" = 0 ] && ! waiting 1; }
-stored() { # windows of this node in the store
+stored() { # [pattern of nodes]: so many windows of theirs are in the store; by default of our node
 	python3 -c 'import sqlite3, sys
-print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT COUNT(*) FROM windows WHERE node=?", ("n1",)).fetchone()[0])' "$STACK_DIR/store/store.db"
+print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT COUNT(*) FROM windows WHERE node LIKE ?", sys.argv[2:]).fetchone()[0])' "$STACK_DIR/store/store.db" "${1:-n1}"
 }
 acked() { sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$STACK_DIR"/{sysomd,earlier}.log 2>/dev/null | sort -u | wc -l; }
 nothing_lost() { # text
@@ -138,6 +138,23 @@ sed 's/^/# /' "$WORK/peer.out"
 ok "messages in another node's name are refused" grep -q "^answered=\([1-9][0-9]*\) refused=\1$" "$WORK/peer.out"
 ok "and counted" test "$(metric identity_refused_total)" -ge 1
 ok "and logged" said aggregator "event=identity certificate=n2"
+# A sidecar's node is POD.NAMESPACE, and its certificate is for the Pods of one namespace.
+pki_issue "$P/a" wild clientAuth "" "" '*.ml'
+pki_issue "$P/a" gpu-7.ml clientAuth
+speaks() { # certificate node: what becomes of two windows that it sends in that node's name
+	"$CLIENT" write "$WORK/said" "$2" 2 >/dev/null &&
+		python3 tests/e2e/tls_peer.py "${ports[0]}" "$P/a/$1.crt" "$P/a/$1.key" "$P/a/ca.crt" "$WORK/said"
+}
+ok "a namespace's certificate speaks for a Pod of it" is "$(speaks wild train-0.ml)" "answered=2 refused=0"
+for node in train-0.other train-0.ml.other ml; do
+	ok "not for $node" is "$(speaks wild $node)" "answered=2 refused=2"
+done
+ok "a Pod's speaks for this Pod" is "$(speaks gpu-7.ml gpu-7.ml)" "answered=2 refused=0"
+for node in gpu-7.other gpu-8.ml gpu-7; do
+	ok "not for $node" is "$(speaks gpu-7.ml $node)" "answered=2 refused=2"
+done
+ok "what was let in is stored" stack_wait 20 eval 'is "$(stored %.ml)" 4'
+ok "nothing of another namespace is" is "$(stored %.other)" 0
 (sleep 3) | timeout 5 openssl s_client -connect "127.0.0.1:${ports[0]}" -CAfile "$WORK/ca.crt" -quiet >"$WORK/bare.out" 2>&1
 ok "a client without a certificate is refused" stack_wait 5 said aggregator "reason=no_certificate"
 ok "and sent nothing" eval '! grep -qa SP "$WORK/bare.out"' # the greeting
@@ -176,6 +193,7 @@ refused() { # text certificate authority reason aggregator-text node-text
 for dir in a b; do mkdir -p "$P/bad-$dir" && cp -r "$P/$dir/." "$P/bad-$dir/"; done
 sed -i "s|$P/a|$P/bad-a|" "$P/bad-a/conf"
 sed -i "s|$P/b|$P/bad-b|" "$P/bad-b/conf"
+echo 1000 >"$P/bad-a/serial" # the list of the one has no number of the other
 pki_issue "$P/bad-a" n1 clientAuth "-2 days" "-1 hour"
 refused "expired" n1 bad-a expired 'the certificate of "n1" is valid until' "expired, or not valid yet"
 pki_issue "$P/bad-a" n1 clientAuth "+10 minutes" "+1 day"
@@ -184,9 +202,12 @@ pki_issue "$P/bad-b" n1 clientAuth
 refused "of a foreign authority" n1 bad-b foreign "which tls.ca does not have" "it does not know the authority"
 pki_issue "$P/bad-a" n1 serverAuth
 refused "for another purpose" n1 bad-a purpose "is not for this side" "another name or purpose"
-mkdir -p "$P/self"
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=n1 -keyout "$P/self/n1.key" \
-	-out "$P/self/n1.crt" 2>/dev/null
+self_signed() { # name
+	mkdir -p "$P/self"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "/CN=$1" \
+		-addext "subjectAltName=DNS:$1" -keyout "$P/self/$1.key" -out "$P/self/$1.crt" 2>/dev/null
+}
+self_signed n1
 refused "self-signed" n1 self self_signed "is self-signed" "it does not know the authority"
 
 # ---- revoked, while it is connected ----
@@ -201,16 +222,35 @@ install_as node n1
 ok "revoked: a new certificate lets it in again" stack_wait 30 connected
 nothing_lost revoked
 
-# ---- the aggregator's certificate ----
-job_begins "another name"
+# ---- the aggregator's certificate: one bad one after the other ----
+refuses_aggregator() { # text certificate authority node-text: and takes one more window meanwhile
+	install_as server "$2" "$3"
+	stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
+	ok "an aggregator's certificate $1 is refused" stack_wait 20 said sysomd "$4"
+	ok "$1: no connection" disconnected
+	capture 1
+}
+job_begins "bad aggregators"
 pki_issue "$P/a" elsewhere serverAuth
-install_as server elsewhere
-stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
-ok "an aggregator of another name is refused" stack_wait 20 said sysomd 'is of "elsewhere", not of "localhost"'
-keeps_two "another name"
+refuses_aggregator "of another name" elsewhere a 'is of "elsewhere", not of "localhost"'
+pki_issue "$P/bad-a" localhost serverAuth "-2 days" "-1 hour"
+refuses_aggregator "that is expired" localhost bad-a 'the certificate of "localhost" is valid until'
+pki_issue "$P/bad-b" localhost serverAuth
+refuses_aggregator "of a foreign authority" localhost bad-b 'the certificate of "localhost" is by "CN=authority b", which tls.ca does not have'
+self_signed localhost
+refuses_aggregator "that is self-signed" localhost self 'the certificate of "localhost" is self-signed'
+pki_issue "$P/bad-a" localhost clientAuth
+refuses_aggregator "of a client" localhost bad-a 'the certificate of "localhost" is not for this side'
+pki_issue "$P/bad-a" localhost serverAuth
+pki_revoke "$P/bad-a" localhost
+put "$P/bad-a/ca.crl" "$WORK/ca.crl"
+refuses_aggregator "that is revoked" localhost bad-a 'the certificate of "localhost" is revoked'
+keeps_two "bad aggregators"
+ok "bad aggregators: all eight windows wait" waiting 8
+put "$P/a/ca.crl" "$WORK/ca.crl"
 install_as server localhost
-ok "until it has its own again" stack_wait 30 connected
-nothing_lost "another name"
+ok "bad aggregators: the right certificate is enough" stack_wait 30 connected
+nothing_lost "bad aggregators"
 
 # ---- a node whose clock is ten minutes behind ----
 FAKE=$(ls /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null | head -n 1)

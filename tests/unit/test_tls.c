@@ -95,12 +95,18 @@ static void shake(struct pair *p, int result[2])
 	}
 }
 
-static void begin(struct pair *p, const char *node_authority, const char *node, const char *host)
+static void begin_with(struct pair *p, const char *node_authority, const char *node,
+		       const char *authority, const char *aggregator, const char *host)
 {
 	p->tls[0] = open_side(TLS_NODE, node_authority, node);
-	p->tls[1] = open_side(TLS_AGGREGATOR, "a", "localhost");
+	p->tls[1] = open_side(TLS_AGGREGATOR, authority, aggregator);
 	assert_int_equal(tls_session_open(&p->s[0], p->tls[0], host), 0);
 	assert_int_equal(tls_session_open(&p->s[1], p->tls[1], NULL), 0);
+}
+
+static void begin(struct pair *p, const char *node_authority, const char *node, const char *host)
+{
+	begin_with(p, node_authority, node, "a", "localhost", host);
 }
 
 static void end(struct pair *p)
@@ -153,31 +159,40 @@ static void both_know_each_other_and_bytes_arrive_in_order(void **state)
 static void each_bad_certificate_is_refused_and_both_sides_say_why(void **state)
 {
 	static const struct {
-		const char *authority, *name;
+		const char *authority, *node, *aggregator;
 		enum tls_fault fault;
-		const char *theirs, *ours; /* the aggregator's reason, the node's */
+		const char *judge, *judged; /* the reason of each side */
 	} cases[] = {
-	    {"a", "old", TLS_EXPIRED, "is valid until", "expired, or not valid yet"},
-	    {"a", "early", TLS_EARLY, "compare the clocks", "expired, or not valid yet"},
-	    {"b", "n1", TLS_FOREIGN, "which tls.ca does not have", "does not know the authority"},
-	    {"self", "n1", TLS_SELF_MADE, "is self-signed", "does not know the authority"},
-	    {"a", "gone", TLS_REVOKED, "is revoked", "our certificate is revoked"},
-	    {"a", "localhost", TLS_PURPOSE, "is not for this side", "another name or purpose"},
+	    {"a", "old", "old-server", TLS_EXPIRED, "is valid until", "expired, or not valid yet"},
+	    {"a", "early", "early-server", TLS_EARLY, "compare the clocks",
+	     "expired, or not valid yet"},
+	    {"b", "n1", "localhost", TLS_FOREIGN, "which tls.ca does not have",
+	     "does not know the authority"},
+	    {"self", "n1", "n1", TLS_SELF_MADE, "is self-signed", "does not know the authority"},
+	    {"a", "gone", "gone-server", TLS_REVOKED, "is revoked", "our certificate is revoked"},
+	    {"a", "localhost", "n1", TLS_PURPOSE, "is not for this side",
+	     "another name or purpose"},
 	};
+	enum { CASES = sizeof(cases) / sizeof(*cases) };
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < 2 * CASES; i++) {
+		const bool node_is_bad = i % 2, judge = node_is_bad;
+		const char *authority = cases[i / 2].authority, *name = cases[i / 2].aggregator;
 		struct pair p;
 		int result[2];
 
-		begin(&p, cases[i].authority, cases[i].name, "localhost");
+		if (node_is_bad)
+			begin(&p, authority, cases[i / 2].node, "localhost");
+		else
+			begin_with(&p, "a", "n1", authority, name, name);
 		shake(&p, result);
-		assert_int_equal(result[1], -EPROTO);
-		assert_int_equal(tls_session_fault(p.s[1]), cases[i].fault);
-		assert_non_null(strstr(tls_session_why(p.s[1]), cases[i].theirs));
-		assert_int_equal(result[0], -EPROTO);
-		assert_int_equal(tls_session_fault(p.s[0]), TLS_REFUSED);
-		assert_non_null(strstr(tls_session_why(p.s[0]), cases[i].ours));
+		assert_int_equal(result[judge], -EPROTO);
+		assert_int_equal(tls_session_fault(p.s[judge]), cases[i / 2].fault);
+		assert_non_null(strstr(tls_session_why(p.s[judge]), cases[i / 2].judge));
+		assert_int_equal(result[!judge], -EPROTO);
+		assert_int_equal(tls_session_fault(p.s[!judge]), TLS_REFUSED);
+		assert_non_null(strstr(tls_session_why(p.s[!judge]), cases[i / 2].judged));
 		end(&p);
 	}
 }
@@ -361,8 +376,11 @@ static int setup(void **state)
 	if (!have_openssl)
 		return 0;
 	shell("pki_authority $P/a; pki_authority $P/b; pki_issue $P/a localhost serverAuth; "
-	      "for n in n1 n2 gone; do pki_issue $P/a $n clientAuth; done; pki_issue $P/b n1 "
-	      "clientAuth; "
+	      "for n in n1 n2 gone; do pki_issue $P/a $n clientAuth; done; "
+	      "pki_issue $P/b n1 clientAuth; pki_issue $P/b localhost serverAuth; "
+	      "pki_issue $P/a old-server serverAuth '-2 days' '-1 hour'; "
+	      "pki_issue $P/a early-server serverAuth '+10 minutes' '+1 day'; "
+	      "pki_issue $P/a gone-server serverAuth; pki_revoke $P/a gone-server; "
 	      "pki_issue $P/a old clientAuth '-2 days' '-1 hour'; "
 	      "pki_issue $P/a early clientAuth '+10 minutes' '+1 day'; pki_revoke $P/a gone; "
 	      "mkdir $P/self; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 "
