@@ -746,9 +746,17 @@ static void log_rights(void)
 
 static int leave(int status)
 {
+	static const struct timespec seen = {.tv_sec = POD_SEEN_S};
+	sigset_t end;
+
 	watchdog_arm(POD_SEEN_S + CLOSE_S, status);
-	if (status != EXIT_OK && getenv("KUBERNETES_SERVICE_HOST"))
-		sleep(POD_SEEN_S);
+	if (status == EXIT_OK || !getenv("KUBERNETES_SERVICE_HOST"))
+		return status;
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	sigaddset(&end, SIGINT);
+	sigprocmask(SIG_BLOCK, &end, NULL);
+	sigtimedwait(&end, NULL, &seen);
 	return status;
 }
 

@@ -154,8 +154,8 @@ json_t *fleet_baseline_json(struct fleet *f, const char *job, const char *role, 
 /* The job's kinds of steps by the latest sketches (analysis/steps/kinds.h), most expensive first;
  * the same kind of several ranks is one. */
 json_t *fleet_kinds_json(struct fleet *f, const char *job);
-/* {"requests":[...]} of serving jobs by name, and "next" if there may be more; of one job with the
- * requests that missed an objective. */
+/* {"requests":[...]} of serving jobs by name, and "next" if there may be more. job: a job's key; its
+ * answer has the requests that missed an objective. */
 json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_t now_ns);
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			    struct metrics *m);

@@ -225,16 +225,17 @@ static inline const char *fleet_name_of(const char *const *names, size_t count, 
 	return i < count ? names[i] : "unknown";
 }
 
-/* fleet.c */
-struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
-
+/* fleet_pages.c */
 struct fleet_job_name {
 	char name[WIRE_TEXT_BYTES];
 };
-/* Names of all jobs that `who` (NULL: everybody) sees, or only of `only`, from `after` on, sorted. The
- * caller frees them. Takes the lock for a slice of jobs at a time. 0, -ENOMEM. */
+/* Names of all jobs that `who` (NULL: everybody) sees, or only of `only`, from `after` on, sorted.
+ * The caller frees them. Takes the lock for a slice of jobs at a time. 0, -ENOMEM. */
 int fleet_job_names(struct fleet *f, const struct http_user *who, const char *only,
 		    const char *after, struct fleet_job_name **out, uint32_t *count);
+
+/* fleet.c */
+struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns);

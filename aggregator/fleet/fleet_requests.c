@@ -405,6 +405,8 @@ json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_
 		return NULL;
 	}
 	for (; i < n && json_array_size(list) < q->limit; i++) {
+		if (q->job && strcmp(names[i].name, q->job)) /* a run or a step of it */
+			continue;
 		pthread_mutex_lock(&f->lock);
 		job = fleet_find_job(f, names[i].name);
 		if (job && job->requests)

@@ -346,8 +346,8 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 		used += (size_t)snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s",
 					 r->slow_count, r->reference_count, than);
 	/* who released the lock, or wrote to the pipe */
-	if (r->kind == LEDGER_BLOCKED && r->what >= LEDGER_LOCK && r->what <= LEDGER_PROCESS &&
-	    v->who->waker && v->who->waker_ns >= thresholds.part.half * r->slow_ns && used < bytes)
+	if (r->kind == LEDGER_BLOCKED && ledger_what_has_other_end(r->what) && v->who->waker &&
+	    v->who->waker_ns >= thresholds.part.half * r->slow_ns && used < bytes)
 		snprintf(out + used, bytes - used, "; woken by %s", v->who->waker);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ledger/wait_class.h"
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/idmap.h"
@@ -98,6 +99,7 @@ struct choice {
 	/* of a requested window: what a step usually takes. Others may have waited in a step of a
 	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
 	double usual_ns;
+	uint32_t known[PHASES_MAX], known_count; /* phases with an expected latency */
 	/* only steps of this phase: prefill is no reference for decode */
 	bool of_phase;
 	uint32_t phase;
@@ -122,18 +124,32 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
-/* The median of what the steps should take; 0: not known. */
-static double usual_ns(const struct window *w)
+static bool is_known(const struct choice *c, uint32_t phase)
 {
-	double *v = malloc(w->step_count * sizeof(*v) + 1), usual;
+	uint32_t at = 0;
+
+	while (at < c->known_count && c->known[at] != phase)
+		at++;
+	return at < c->known_count || at == PHASES_MAX;
+}
+
+/* The median of what the steps should take, and of which phases that is known. */
+static void take_usual(const struct window *w, struct choice *c)
+{
+	double *v = malloc(w->step_count * sizeof(*v) + 1);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; v && i < w->step_count; i++)
-		if (w->steps[i].expected_ns > 0)
-			v[n++] = w->steps[i].expected_ns;
-	usual = median_of(v, n);
+	for (uint32_t i = 0; v && i < w->step_count; i++) {
+		const struct window_step *s = &w->steps[i];
+
+		if (s->expected_ns <= 0)
+			continue;
+		v[n++] = s->expected_ns;
+		if (!is_known(c, s->step.phase) && c->known_count < PHASES_MAX)
+			c->known[c->known_count++] = s->step.phase;
+	}
+	c->usual_ns = median_of(v, n);
 	free(v);
-	return usual;
 }
 
 static double lost_ns(const struct window_step *s, const struct choice *c)
@@ -143,9 +159,13 @@ static double lost_ns(const struct window_step *s, const struct choice *c)
 	return (double)s->step.latency_ns - c->usual_ns;
 }
 
+/* Flags of steps that are never used. */
+#define UNFIT (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE)
+
 static bool is_unknown(const struct window_step *s, const struct choice *c)
 {
-	return s->expected_ns <= 0 && c->usual_ns > 0 &&
+	return !(s->step.flags & UNFIT) && s->expected_ns <= 0 && c->usual_ns > 0 &&
+	       !is_known(c, s->step.phase) &&
 	       lost_ns(s, c) > thresholds.excess.slower * c->usual_ns;
 }
 
@@ -168,8 +188,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	bool slow = is_slow(s, c);
 
-	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
-	    (c->of_phase && s->step.phase != c->phase) ||
+	if (s->step.flags & UNFIT || (c->of_phase && s->step.phase != c->phase) ||
 	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
 	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
@@ -230,11 +249,11 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice every_step(const struct window *w)
 {
-	struct choice c = {.slow = slow_flag(w),
-			   .usual_ns = w->reason == WINDOW_ASKED ? usual_ns(w) : 0,
-			   .healthy_kernels_max = UINT32_MAX,
-			   .healthy_max_ns = HUGE_VAL};
+	struct choice c = {
+	    .slow = slow_flag(w), .healthy_kernels_max = UINT32_MAX, .healthy_max_ns = HUGE_VAL};
 
+	if (w->reason == WINDOW_ASKED)
+		take_usual(w, &c);
 	if (!c.slow && has_unknown(w, &c))
 		c.slow = WINDOW_STEP_FLAGGED; /* no step has it: these alone are slow */
 	return c;
@@ -698,7 +717,8 @@ static void find_waker(struct excerpt *p, const struct window *w, const struct t
 		const struct stack_sample *s = &b->samples[i];
 		struct entry *e;
 
-		if (s->kind != STACK_OFF_CPU || !s->waker_tid || !launches(t, s->tid))
+		if (s->kind != STACK_OFF_CPU || !s->waker_tid || !launches(t, s->tid) ||
+		    !ledger_what_has_other_end(wait_class_of(b, &b->stacks[s->stack])))
 			continue;
 		snprintf(text, sizeof(text), "%.20s (thread %u)",
 			 stack_batch_text(b, s->waker_comm), s->waker_tid);

@@ -226,15 +226,19 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	return v;
 }
 
-/* Half of the latest 16 steps are out: an anomaly, and not a step here and there. */
+/* If half of so many steps are out, it is an anomaly, and not a step here and there. */
+#define RUN_STEPS 16
+
 static bool is_run(const struct judge *j)
 {
-	return __builtin_popcountll(j->out_history & 0xffff) >= 8;
+	uint64_t latest = j->out_history & ((1ull << RUN_STEPS) - 1);
+
+	return 2 * __builtin_popcountll(latest) >= RUN_STEPS;
 }
 
-/* A drift is slowness that flagged steps do not show: most steps are not flagged, and they are slower
- * than hosts usually differ from their own past. The alarm also sums flagged steps, so after an
- * anomaly it means nothing for a while. */
+/* A drift is slowness that flagged steps do not show: most steps are not flagged, and they are
+ * slower than hosts usually differ from their own past. The alarm also sums flagged steps, so after
+ * an anomaly it means nothing for a while. */
 static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];

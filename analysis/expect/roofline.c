@@ -3,7 +3,8 @@
  * on learning until learn_max. Then the baseline is frozen, except for work that was never seen.
  * Steps that were out stay in the samples as suspects until the next fit. If the fit was wrong, the
  * next one finds them usual; otherwise they are dropped. Dropping them at once would preserve a
- * wrong fit, which would never see the steps that disprove it. A line that follows recent steps
+ * wrong fit, which would never see the steps that disprove it. Only if the fit with them is poor,
+ * they are left out, so that a fault does not undo what is known. A line that follows recent steps
  * would absorb a lasting slowdown. So a CUSUM against the baseline detects drift, and while its
  * alarm is raised nothing is learned. */
 #include "analysis/expect/roofline.h"
@@ -177,9 +178,10 @@ static double largest_run(const struct roofline *m)
 	return n < thresholds.count.few * SUSTAIN_STEPS ? INFINITY : most;
 }
 
-/* Whether the latest steps are a slow run. A busy host makes single steps slow. A rank that became
- * slower stays slow, so a run of steps is found at an excess that a single step may have. */
-static bool is_slow_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
+/* Takes the step in, and says whether the latest steps are a slow run. A busy host makes single
+ * steps slow. A rank that became slower stays slow, so a run of steps is found at an excess that a
+ * single step may have. */
+static bool push_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
 {
 	double noise = thresholds.part.half * m->c.tail_mads * m->few * g->mad;
 	double least = fmax(fmax(m->c.floor_ratio, noise), m->run_largest);
@@ -247,7 +249,8 @@ static void drop_suspects(struct roofline *m)
 
 			double excess = s->latency_ns / g.expected_ns - 1;
 
-			if (excess > keep && excess > threshold_of(m, &g))
+			s->suspect = excess > threshold_of(m, &g);
+			if (excess > keep && s->suspect)
 				continue;
 		}
 		m->sample[kept++] = *s;
@@ -302,6 +305,7 @@ static void refit(struct roofline *m)
 	if (good && m->state != ROOFLINE_READY) {
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
+		m->run_count = 0;
 		m->history = 0;
 	}
 	if (good)
@@ -438,7 +442,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		} else {
 			bool stays;
 
-			stays = is_slow_run(m, v->excess, &g);
+			stays = push_run(m, v->excess, &g);
 			v->out |= stays;
 			persist(m, v,
 				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));

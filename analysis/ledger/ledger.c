@@ -62,6 +62,11 @@ const char *ledger_what_text(enum ledger_what what)
 	return what < LEDGER_WHATS ? whats[what].text : "";
 }
 
+bool ledger_what_has_other_end(enum ledger_what what)
+{
+	return what >= LEDGER_LOCK && what <= LEDGER_PROCESS; /* in this order in ledger_what.def */
+}
+
 bool ledger_what_is_vague(enum ledger_what what)
 {
 	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||

@@ -63,6 +63,8 @@ const char *ledger_what_text(enum ledger_what what); /* "file read"; "" for NONE
 /* Whether such a wait does not show what is waited for: another thread of the job, a peer, or
  * somebody who has no work for it. */
 bool ledger_what_is_vague(enum ledger_what what);
+/* Whether somebody at the other end of it ends such a wait: another thread or process. */
+bool ledger_what_has_other_end(enum ledger_what what);
 /* "host blocked (file read) in load (train.py)". what: its text, or "". */
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes);

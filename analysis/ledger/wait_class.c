@@ -13,8 +13,8 @@ struct row {
 	enum ledger_what what;
 };
 
-/* The same whether the thread sleeps or runs in them. A write to a file opened with O_SYNC or O_DSYNC
- * calls the file system's function without vfs_fsync. */
+/* The same whether the thread sleeps or runs in them. A write to a file opened with O_SYNC or
+ * O_DSYNC calls the file system's function without vfs_fsync. */
 #define SYNC_CALLS                                                                                 \
 	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
 	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \

@@ -177,7 +177,7 @@ static bool is_of_kernel(const char *account, const char *kernel)
 	const char *launch = strstr(account, "<<<");
 	size_t n = launch ? (size_t)(launch - account) : strlen(account);
 
-	return n && !strncmp(account, kernel, n);
+	return n && !strncmp(account, kernel, n) && (!launch || !kernel[n]);
 }
 
 /* The verdict's colour for its accounts. kernel: NULL if it is none. */

@@ -154,8 +154,8 @@ static int place_of(const struct stack_batch *b, struct profile_names *names,
 	return 0;
 }
 
-/* Most threads sleep because they have no work. So only waits of the main thread and for disks count.
- * An entry's tid is that of the thread that ended most of them, total_ns what this one ended. */
+/* Most threads sleep because they have no work. So only waits of the main thread and for disks
+ * count. An entry's tid and total_ns are those of its largest sample: who ended these waits. */
 static int add_block(struct sums *s, const struct stack_batch *b, struct profile_names *names,
 		     const struct stack_sample *from, uint32_t main_pid)
 {

@@ -182,18 +182,24 @@ static void explain_ttft(const struct request_table *t, const struct request *r,
 		v->slow = request_table_longest(e, handed, r->scheduled_ns);
 }
 
-/* A decode step takes as long as it does; how many a token needs depends on the drafts that it
- * accepts. If more steps explain most of the excess, they are the phase. */
+/* Without either, its tokens are guessed from its steps. */
+static bool tokens_known(const struct request *r)
+{
+	return r->delivered_tokens || r->output_tokens;
+}
+
+/* Decode takes longer if steps are longer, or if fewer drafts are accepted and a token needs more of
+ * them. If more steps explain most of the excess, they are the phase. */
 static void separate_drafts(const struct request_usual *u, const struct request *r, double tokens,
 			    struct request_violation *v)
 {
-	double now_ns = (double)r->decode_ns / tokens;
-	double drafts_ns;
+	double now_ns = (double)r->decode_ns / tokens, excess_ns, drafts_ns;
 
-	if (u->requests < thresholds.count.some || !r->decode_steps)
+	if (u->requests < thresholds.count.some || !r->decode_steps || !tokens_known(r))
 		return;
+	excess_ns = now_ns - u->decode_ns / u->tokens;
 	drafts_ns = now_ns * (1 - u->decode_steps / u->tokens * tokens / r->decode_steps);
-	if (drafts_ns <= thresholds.part.half * (now_ns - u->decode_ns / u->tokens))
+	if (excess_ns <= 0 || drafts_ns <= thresholds.part.half * excess_ns)
 		return;
 	v->phase = REQUEST_DRAFTS;
 	v->phase_ns = (uint64_t)drafts_ns;
@@ -201,7 +207,7 @@ static void separate_drafts(const struct request_usual *u, const struct request 
 
 static void learn_usual(struct request_usual *u, const struct request *r)
 {
-	if (!r->decode_steps) /* only its API process is known */
+	if (!r->decode_steps || !tokens_known(r))
 		return;
 	if (u->requests >= USUAL_REQUESTS) {
 		u->requests /= 2;
@@ -228,8 +234,9 @@ static void explain_tpot(const struct request_table *t, const struct request *r,
 	if (v->phase == REQUEST_DECODE) {
 		v->slow = r->decode[0];
 		separate_drafts(&t->job[r->job].usual, r, gaps, v);
-	} else if (v->phase == REQUEST_PAUSE)
+	} else if (v->phase == REQUEST_PAUSE) {
 		v->slow = request_table_longest(e, r->pause.begin_ns, r->pause.end_ns);
+	}
 }
 
 static void report(struct request_table *t, const struct request *r,

@@ -2347,9 +2347,11 @@ static void serving_jobs_come_page_by_page(void **unused)
 	struct fs_job jobs[3];
 	unsigned pages = 0;
 	struct beat b;
+	json_t *got;
 
 	for (unsigned i = 0; i < 3; i++)
-		fs_init(&jobs[i], (const char *[]){"serve-c", "serve-a", "train-b"}[i], 1, 1, i);
+		fs_init(&jobs[i], (const char *[]){"serve-c@7", "serve-c#1@7", "train-b@7"}[i], 1,
+			1, i);
 	for (unsigned i = 0; i < 3; i++)
 		if (fs_beat(&jobs[i], 0, now_s, ranks, &b)) {
 			r = (struct request_job){.counts.arrived = 1};
@@ -2358,7 +2360,7 @@ static void serving_jobs_come_page_by_page(void **unused)
 			b.request_count = i < 2;
 			send_beat(&b);
 		}
-	for (json_t *got = NULL; !pages || page.after; pages++) {
+	for (got = NULL; !pages || page.after; pages++) {
 		json_t *next = fleet_requests_json(fleet, &page, mono(now_s));
 		json_t *list = json_object_get(next, "requests");
 
@@ -2366,7 +2368,7 @@ static void serving_jobs_come_page_by_page(void **unused)
 		if (pages < 2)
 			assert_string_equal(
 			    json_string_value(json_object_get(json_array_get(list, 0), "job")),
-			    pages ? "serve-c" : "serve-a");
+			    pages ? "serve-c@7" : "serve-c#1@7");
 		page.after = json_string_value(json_object_get(next, "next"));
 		json_decref(got);
 		got = next;
@@ -2374,6 +2376,10 @@ static void serving_jobs_come_page_by_page(void **unused)
 			json_decref(got);
 	}
 	assert_int_equal(pages, 3); /* the last one finds that train-b serves nothing */
+	page = (struct fleet_page){.job = "serve-c@7", .limit = 10};
+	got = fleet_requests_json(fleet, &page, mono(now_s));
+	assert_int_equal(json_array_size(json_object_get(got, "requests")), 1);
+	json_decref(got);
 	for (unsigned i = 0; i < 3; i++)
 		fs_fini(&jobs[i]);
 }

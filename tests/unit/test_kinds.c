@@ -435,9 +435,8 @@ static void many_steps_that_were_not_judged_are_passed_at_once(void **unused)
 	free(k);
 }
 
-/* Times in another unit: the same verdicts. */
-/* Steps of a busy host, so much slower from step 150 on, and each eighth one by 30 ms more. The number of
- * drifts. */
+/* Steps of a busy host, so much slower from step 150 on, and each eighth one by 30 ms more. The
+ * number of drifts. */
 static unsigned drifts(double slower_ms)
 {
 	struct job j = job_of(5);
@@ -462,6 +461,7 @@ static void steps_that_are_flagged_do_not_hide_that_all_are_slower(void **unused
 	assert_int_equal(drifts(0), 0);
 }
 
+/* Times in another unit: the same verdicts. */
 static void scaling_time_changes_no_verdict(void **unused)
 {
 	struct kinds_config c;

@@ -349,6 +349,9 @@ static void drafts_that_are_not_accepted_are_no_slow_steps(void **state)
 	decoded(t, id++, ms += 10000, 4, 600);
 	assert_int_equal(seen_count, 3);
 	assert_int_equal(seen[2].v.phase, REQUEST_DECODE);
+	/* decode is no longer than usual, however many steps it has: the pauses are */
+	decoded(t, id++, ms += 10000, 12, 40);
+	assert_int_equal(seen_count, 3);
 	/* a little of both: what took more of the excess */
 	decoded(t, id++, ms += 10000, 5, 500);
 	assert_int_equal(seen_count, 4);

@@ -446,7 +446,8 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
 		       unsigned gil, uint64_t ms)
 {
-	struct stack_frame f = {.kind = STACK_FRAME_PYTHON};
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL}, {.kind = STACK_FRAME_PYTHON}};
+	uint32_t blocked = kind == STACK_OFF_CPU;
 	struct stack_sample s = {.time_ns = S,
 				 .weight_ns = ms * MS,
 				 .pid = 105,
@@ -455,15 +456,17 @@ static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, 
 				 .kind = (uint8_t)kind,
 				 .gil = (uint8_t)gil};
 
-	if (kind == STACK_OFF_CPU) {
+	if (blocked) {
 		s.waker_tid = gil == STACK_GIL_WAITER ? 300 : 400;
+		assert_int_equal(stack_batch_string(b, "pipe_read", 9, &f[0].object), 0);
 		assert_int_equal(stack_batch_string(b, "feeder", 6, &s.waker_comm), 0);
 	}
-	assert_int_equal(stack_batch_string(b, python, strlen(python), &f.object), 0);
-	assert_int_equal(stack_batch_string(b, "/a/train.py", 11, &f.file), 0);
+	assert_int_equal(stack_batch_string(b, python, strlen(python), &f[1].object), 0);
+	assert_int_equal(stack_batch_string(b, "/a/train.py", 11, &f[1].file), 0);
 	assert_int_equal(
 	    stack_batch_string(b, tid == 105 ? "main" : "hog", tid == 105 ? 4 : 3, &s.comm), 0);
-	assert_int_equal(stack_batch_stack(b, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(
+	    stack_batch_stack(b, f + !blocked, 1 + blocked, blocked, STACK_END_ROOT, &s.stack), 0);
 	assert_int_equal(stack_batch_sample(b, &s), 0);
 }
 
