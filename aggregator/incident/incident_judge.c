@@ -283,7 +283,7 @@ static double most_lost_ns(const struct incident *i)
 }
 
 /* The finding that decides the kind: a hang before a slow rank, before one about all ranks. A hang
- * without a rank explains only the time it took. */
+ * without a rank explains only the time it took, about what its step lost once that has ended. */
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
@@ -296,7 +296,8 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 
 			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
 			    !is_about_transients(i, j, f) &&
-			    (o || f->rank_count || f->effect_ns >= most_lost_ns(i)))
+			    (o || f->rank_count ||
+			     f->effect_ns >= thresholds.part.half * most_lost_ns(i)))
 				best = f;
 		}
 	return best;

@@ -955,6 +955,33 @@ static void a_hang_that_names_nobody_is_weighed_by_the_time_it_took(void **unuse
 	json_decref(j);
 }
 
+/* The step in which all hung ends after 55 s; the last report of the hang was 11 s before. */
+static void a_hang_that_has_ended_is_no_transient(void **unused)
+{
+	struct finding_report f = accusing(2, -1, 0, 50);
+	json_t *j;
+
+	f.finding.kind = FINDING_HANG;
+	f.finding.rank_count = 0;
+	f.finding.effect_ns = 44e9;
+	f.ended = false;
+	report(f);
+	for (int r = 0; r < 4; r++) {
+		struct digest d = window("job", r, WINDOW_SELF, 0, 56);
+
+		d.flagged = 1;
+		d.self_excess_ns = d.first_self_ns = 55e9;
+		add(d);
+	}
+	for (int n = 0; n < 2; n++) {
+		j = only();
+		assert_string_equal(text_of(j, "symptom"), "stall");
+		json_decref(j);
+		f.ended = true;
+		report(f);
+	}
+}
+
 /* Who hangs alone waits for ranks of which no window has come. */
 static void blames_nobody_for_hanging_alone_in_a_job_of_several(void **unused)
 {
@@ -1550,6 +1577,7 @@ int main(void)
 	    CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
 	    CASE(a_stall_of_all_alike_forgets_nothing),
 	    CASE(a_hang_that_names_nobody_is_weighed_by_the_time_it_took),
+	    CASE(a_hang_that_has_ended_is_no_transient),
 	    CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
 	    CASE(what_flagged_steps_lost_is_their_sum),
 	    CASE(keeps_jobs_and_distant_times_apart),
