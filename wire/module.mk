@@ -26,6 +26,6 @@ $(call fuzz,wire analysis,fuzz_wire_window fuzz_wire_beat fuzz_wire_records fuzz
 $(call bench,wire analysis,bench_codec)
 $(call fuzz,link,fuzz_sp fuzz_tls)
 $(call unit,link,test_tls)
-$(call bench,link,bench_dials)
+$(call bench,link,bench_dials peer_dials)
 TEST_PARTS += $(B)/bench/bench_dials
 SCRIPTS_TEST += tests/e2e/dials.sh

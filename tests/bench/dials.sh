@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A storm of dials: 2,000 nodes dial one aggregator at once, by plain TCP and by mutual TLS.
+# A storm of dials: 2,000 nodes dial one aggregator at once, by plain TCP and by mutual TLS, and a listener
+# with nng's own TLS.
 # usage: dials.sh BUILD
 . "$(dirname "$0")/../e2e/lib.sh"
 . tests/e2e/pki.sh
@@ -33,3 +34,6 @@ for run in 1 2 3; do
 	storm "tls.$run" --tls-cert "$P/localhost.crt" --tls-key "$P/localhost.key" --tls-ca "$P/ca.crt" -- \
 		"$P/node.crt" "$P/node.key" "$P/ca.crt" || exit 1
 done
+cat "$P/localhost.crt" "$P/localhost.key" >"$P/server.pem"
+cat "$P/node.crt" "$P/node.key" >"$P/client.pem"
+echo "  nng's own TLS (60 s at most): $("$B/bench/peer_dials" "$DIALS" "$P/server.pem" "$P/client.pem" "$P/ca.crt")"
