@@ -26,7 +26,8 @@
 #define RECENT		 256 /* steps over which a bad fit is noticed */
 #define DRIFT_CLIP	 1.5 /* the most that one step adds to the CUSUM */
 #define DRIFT_SLACK	 0.5
-/* A run of so many steps beyond the noise is out, even if no single one is beyond the tail. */
+/* If at least 14 of the latest 16 steps are slow, they are out, even if no single one is beyond the
+ * tail. */
 #define SUSTAIN_STEPS 16u
 #define SUSTAIN_LEAST 14u
 

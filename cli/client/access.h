@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * access.h - how `sysom` reaches the aggregator: url, ca and token of its settings file, which is
- * the first of SYSOM_CONFIG, ~/.config/sysom/sysom.yaml and /etc/sysom/sysom.yaml. SYSOM_CA replaces ca.
+ * the first of SYSOM_CONFIG, ~/.config/sysom/sysom.yaml and /etc/sysom/sysom.yaml. SYSOM_CA
+ * replaces ca.
  * The token goes to the file's url alone, and never over plain http to another machine. A file with
  * a token follows the rules of base/daemon/secret_file.h.
  * Threads: one caller. */

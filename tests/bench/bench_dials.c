@@ -4,12 +4,11 @@
  * usage: bench_dials URL COUNT [CERT KEY CA] */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/text/text.h"
+#include "tests/bench/dial_wait.h"
 #include "wire/link/req.h"
 
 #define LIMIT_NS 120000000000ull
@@ -26,11 +25,12 @@ static void changed(void *arg, bool connected)
 
 int main(int argc, char **argv)
 {
-	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0, now = 0;
+	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	struct req **reqs = calloc(count, sizeof(struct req *));
 	struct tls_files files = {.crl = ""};
 	char why[TLS_WHY_BYTES];
-	uint64_t begun_ns, half_ns = 0, took_ns = 0;
+	struct dial_wait w;
+	uint64_t begun_ns;
 	struct tls *tls = NULL;
 
 	if (!count || !reqs)
@@ -58,16 +58,10 @@ int main(int argc, char **argv)
 
 		CHECK(!req_open(&reqs[i], &c));
 	}
-	while (now < count && took_ns < LIMIT_NS) {
-		usleep(1000);
-		now = __atomic_load_n(&up, __ATOMIC_RELAXED);
-		took_ns = clock_monotonic_ns() - begun_ns;
-		if (!half_ns && now >= count / 2)
-			half_ns = took_ns;
-	}
-	printf("%u of %u up after %.2f s, half of them after %.2f s, %u lost meanwhile", now, count,
-	       (double)took_ns * 1e-9, (double)half_ns * 1e-9, lost);
-	if (now < count)
+	w = dial_wait(&up, count, begun_ns, LIMIT_NS);
+	printf("%u of %u up after %.2f s, half of them after %.2f s, %u lost meanwhile", w.up,
+	       count, (double)w.took_ns * 1e-9, (double)w.half_ns * 1e-9, lost);
+	if (w.up < count)
 		for (uint32_t i = 0; i < count && !*why; i++)
 			req_why(reqs[i], why, sizeof(why));
 	printf("%s%s\n", *why ? "; the first says: " : "", why);
@@ -75,5 +69,5 @@ int main(int argc, char **argv)
 		req_close(reqs[i]);
 	tls_close(tls);
 	free(reqs);
-	return now < count;
+	return w.up < count;
 }

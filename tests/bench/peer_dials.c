@@ -16,10 +16,9 @@
 #include <nng/transport/tls/tls.h>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "tests/bench/dial_wait.h"
 
 #define LIMIT_NS 60000000000ull
-#define MS	 1000000ull
 
 static uint32_t up;
 
@@ -62,9 +61,10 @@ static void listen_on(int port_fd, char **argv)
 
 int main(int argc, char **argv)
 {
-	uint32_t count = argc == 5 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0, now = 0;
+	uint32_t count = argc == 5 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
 	nng_socket *s = calloc(count, sizeof(*s));
-	uint64_t begun_ns, half_ns = 0, took_ns = 0;
+	struct dial_wait w;
+	uint64_t begun_ns;
 	int ends[2], port = 0;
 	struct rusage used;
 	nng_tls_config *c;
@@ -92,19 +92,13 @@ int main(int argc, char **argv)
 		CHECK(!nng_dialer_setopt_ptr(d, NNG_OPT_TLS_CONFIG, c));
 		CHECK(!nng_dialer_start(d, NNG_FLAG_NONBLOCK));
 	}
-	while (now < count && took_ns < LIMIT_NS) {
-		usleep(1000);
-		now = __atomic_load_n(&up, __ATOMIC_RELAXED);
-		took_ns = clock_monotonic_ns() - begun_ns;
-		if (!half_ns && now >= count / 2)
-			half_ns = took_ns;
-	}
+	w = dial_wait(&up, count, begun_ns, LIMIT_NS);
 	kill(server, SIGKILL);
 	wait4(server, NULL, 0, &used);
 	printf("%u of %u up after %.2f s, half of them after %.2f s; the listener took %.2f ms of "
 	       "CPU time a "
 	       "dial\n",
-	       now, count, (double)took_ns * 1e-9, (double)half_ns * 1e-9,
+	       w.up, count, (double)w.took_ns * 1e-9, (double)w.half_ns * 1e-9,
 	       ((double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 +
 		(double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-3) /
 		   count);

@@ -642,7 +642,7 @@ CASES = [
          ("sw-environment", "gpu-variant", "imbalance-input"), (Order("autotune every=9 at=middle"),)),
     Case("gil_io", "a C library waits for an agent 110 ms every 0.9 s, in a thread, and keeps the GIL meanwhile",
          ("cpu-gil", "cpu-process"), (Order("gil_io"),)),
-    Case("denormals", "an average has decayed to denormal numbers, of which a power takes the slow path",
+    Case("denormals", "an average has decayed to denormal numbers, whose powers the CPU computes slowly",
          ("cpu-function", "cpu-python"), (Order("denormals"),), job=(*HOST, "--does", "decay")),
     Case("collisions", "the keys of a dictionary have one hash value now, on all ranks",
          ("sw-hot-path", "cpu-python", "cpu-function"), (Order("collide", True),), job=(*HOST, "--does", "index_samples"),
