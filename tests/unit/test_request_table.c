@@ -316,15 +316,15 @@ static void slow_tokens_are_in_their_steps_or_between_them(void **state)
 	assert_ms(find(t, 7)->decode[0].end_ns, 1590);
 }
 
-/* A request of 13 tokens whose steps after the first token take so long. */
+/* A request of 13 tokens whose steps after the first token take so long, with pauses after them. */
 static void decoded(struct request_table *t, uint64_t id, uint64_t at_ms, unsigned steps,
-		    uint64_t step_ms)
+		    uint64_t step_ms, uint64_t pause_ms)
 {
 	uint64_t ms = at_ms + 20;
 
 	about(t, ENGINE, id, at_ms, at_ms + 1, 10);
 	step(t, id, 10, at_ms + 10, ms);
-	for (unsigned i = 0; i < steps; i++, ms += step_ms)
+	for (unsigned i = 0; i < steps; i++, ms += step_ms + pause_ms)
 		step(t, id, 4, ms, ms + step_ms);
 	about(t, ENGINE, id, ms, ms + 1, 13);
 	at(t, ms + 3000);
@@ -336,26 +336,27 @@ static void drafts_that_are_not_accepted_are_no_slow_steps(void **state)
 	uint64_t ms = 0, id = 1;
 
 	/* before anything is usual, its steps have the time */
-	decoded(t, id++, ms += 10000, 12, 200);
+	decoded(t, id++, ms += 10000, 12, 200, 0);
 	assert_int_equal(seen_count, 1);
 	assert_int_equal(seen[0].v.phase, REQUEST_DECODE);
 	for (unsigned i = 0; i < 10; i++)
-		decoded(t, id++, ms += 10000, 4, 200);
+		decoded(t, id++, ms += 10000, 4, 200, 0);
 	assert_int_equal(seen_count, 1);
-	decoded(t, id++, ms += 10000, 12, 200);
+	decoded(t, id++, ms += 10000, 12, 200, 0);
 	assert_int_equal(seen_count, 2);
 	assert_int_equal(seen[1].v.phase, REQUEST_DRAFTS);
 	assert_int_equal(seen[1].v.phase_ns / 1000000, 133);
-	decoded(t, id++, ms += 10000, 4, 600);
+	decoded(t, id++, ms += 10000, 4, 600, 0);
 	assert_int_equal(seen_count, 3);
 	assert_int_equal(seen[2].v.phase, REQUEST_DECODE);
-	/* decode is no longer than usual, however many steps it has: the pauses are */
-	decoded(t, id++, ms += 10000, 12, 40);
-	assert_int_equal(seen_count, 3);
 	/* a little of both: what took more of the excess */
-	decoded(t, id++, ms += 10000, 5, 500);
+	decoded(t, id++, ms += 10000, 5, 500, 0);
 	assert_int_equal(seen_count, 4);
 	assert_int_equal(seen[3].v.phase, REQUEST_DECODE);
+	/* decode is shorter than usual, however many steps it has: the pauses are the excess */
+	decoded(t, id++, ms += 10000, 12, 60, 55);
+	assert_int_equal(seen_count, 5);
+	assert_int_equal(seen[4].v.phase, REQUEST_DECODE);
 }
 
 static void a_request_goes_on_in_a_decode_instance(void **state)
