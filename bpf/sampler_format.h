@@ -236,13 +236,13 @@ struct sampler_switch_thread {
 	struct sampler_switch_taken taken;
 	__u64 soft_since_ns, device_since_ns; /* 0: not in one */
 	__u64 device_within_ns;		      /* device interrupts inside the soft interrupt */
-	/* the kernel's counts: the CPU's steal and the thread's page faults when it got the CPU; the
-	 * queue's throttled time when it left */
+	/* the kernel's counts: the CPU's steal when it got the CPU; the thread's page faults that are in a
+	 * record or in `taken`; the queue's throttled time when it left */
 	__u64 steal_ns, faults, throttled_ns;
 	__u64 queue;	/* the queue's address, to compare */
 	__u64 delay_ns; /* the kernel's count of waits for a CPU when it left */
-	__u32 on_known; /* steal_ns and faults are valid since in_ns */
-	__u32 pad_end;
+	__u32 on_known; /* steal_ns is valid since in_ns */
+	__u32 faults_known;
 };
 _Static_assert(sizeof(struct sampler_switch_thread) == 440, "");
 

@@ -338,6 +338,8 @@ static __always_inline void record_wanted(struct task_struct *prev)
 		return;
 	t->first_pid = pid;
 	t->since_ns = t->credit_at_ns = bpf_ktime_get_ns();
+	t->faults = taken_faults(prev);
+	t->faults_known = 1;
 	off_cpu_processes[pid % SAMPLER_MARKS] |= SAMPLER_MARK_RECORDED;
 	off_cpu_threads[tid % SAMPLER_MARKS].recorded = 1;
 	t->phase = SAMPLER_SWITCH_ON;

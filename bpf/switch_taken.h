@@ -155,8 +155,10 @@ static __always_inline __u64 taken_come(struct sampler_switch_thread *t, struct 
 
 	t->queue = 0;
 	t->steal_ns = taken_steal(queue);
-	t->faults = taken_faults(next);
 	t->on_known = 1;
+	if (!t->faults_known)
+		t->faults = taken_faults(next);
+	t->faults_known = 1;
 	if (!same)
 		return 0;
 	now = taken_throttled(queue);
@@ -166,16 +168,20 @@ static __always_inline __u64 taken_come(struct sampler_switch_thread *t, struct 
 /* `prev` leaves this CPU. */
 static __always_inline void taken_leave(struct sampler_switch_thread *t, struct task_struct *prev)
 {
-	__u64 queue = taken_queue(prev), steal, faults;
+	__u64 queue = taken_queue(prev), steal, faults = taken_faults(prev), more;
 
 	if (t->on_known) {
 		steal = taken_steal(queue);
-		faults = taken_faults(prev);
 		if (steal > t->steal_ns)
 			taken_add(t, SAMPLER_TAKEN_STEAL, steal - t->steal_ns);
-		if (faults > t->faults)
-			t->taken.faults = faults - t->faults < ~0u ? faults - t->faults : ~0u;
 	}
+	if (t->faults_known && faults > t->faults) {
+		more = faults - t->faults;
+		t->taken.faults =
+		    more < ~0u - t->taken.faults ? t->taken.faults + (__u32)more : ~0u;
+	}
+	t->faults = faults;
+	t->faults_known = 1;
 	t->on_known = 0;
 	t->queue = queue;
 	t->throttled_ns = taken_throttled(queue);

@@ -591,6 +591,7 @@ static void row_begin(struct sampler_switch_thread *row)
 	row->woken_ns = row->in_ns = 0;
 	row->soft_since_ns = row->device_since_ns = row->queue = 0;
 	row->on_known = 0;
+	row->faults_known = 0;
 	memset(&row->stacks, 0, sizeof(row->stacks));
 	memset(&row->taken, 0, sizeof(row->taken));
 }
