@@ -22,8 +22,7 @@ $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosi
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
 	test_clocks test_cross test_hang test_growth test_link test_slow_step)
 $(call bench,analysis,bench_peers bench_roofline)
-TIMINGS_READER := cli/timings/replay_csv.c cli/trace/trace_reader.c
-bench_peers_SRCS := tests/bench/bench_peers.c $(TIMINGS_READER)
+bench_peers_SRCS := tests/bench/bench_peers.c cli/trace/trace_reader.c
 bench_peers_LDLIBS := -lz -lzstd
-bench_roofline_SRCS := tests/bench/bench_roofline.c $(TIMINGS_READER)
+bench_roofline_SRCS := tests/bench/bench_roofline.c cli/trace/trace_reader.c
 bench_roofline_LDLIBS := -lz -lzstd

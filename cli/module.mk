@@ -19,7 +19,7 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 	$(call in,cli/replay,live_node replay_events replay_find replay_findings replay_incident \
 		replay_journal replay_line replay_links replay_live replay_load replay_ranks replay_stacks \
 		replay_steps replay_window) \
-	$(call in,cli/timings,replay_csv replay_input replay_ops replay_timings replay_unit replay_workers \
+	$(call in,cli/timings,replay_input replay_ops replay_timings replay_unit replay_workers \
 		timing_columns) \
 	$(PERFETTO_GEN).c $(PPROF_GEN).c
 cli_NEEDS := node fleet incident symbol render
@@ -60,7 +60,7 @@ $(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model
 $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
 
 # they read traces, and no more of the command line
-TRACE_FILES := cli/replay/replay_load.c cli/timings/replay_csv.c cli/trace/kineto_reader.c cli/trace/trace_reader.c \
+TRACE_FILES := cli/replay/replay_load.c cli/trace/kineto_reader.c cli/trace/trace_reader.c \
 	cli/text/intern.c render/term.c
 $(call unit,,test_trace_reader)
 test_trace_reader_SRCS := tests/unit/test_trace_reader.c cli/trace/trace_reader.c

@@ -93,10 +93,10 @@ static int read_row(void *links, const struct replay_input *in, struct trace_fie
 
 	if (!in->row)
 		return read_header(l, f);
-	if (!replay_csv_number(&f[l->bytes], &r.bytes) || r.bytes < 0 ||
+	if (!trace_reader_number(&f[l->bytes], &r.bytes) || r.bytes < 0 ||
 	    r.bytes != floor(r.bytes) || r.bytes > SIZE_MAX_BYTES)
 		return replay_input_bad(in, "not a size in bytes", f[l->bytes].text);
-	if (!replay_csv_number(&f[l->time], &r.ns))
+	if (!trace_reader_number(&f[l->time], &r.ns))
 		return replay_input_bad(in, "latency is not a number", f[l->time].text);
 	if (r.ns < 0)
 		return replay_input_bad(in, "a negative latency", f[l->time].text);

@@ -16,7 +16,6 @@
 #include "base/room.h"
 #include "cli/text/pages.h"
 #include "render/term.h"
-#include "cli/timings/replay_csv.h"
 #include "cli/trace/kineto_reader.h"
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_reader.h"
@@ -332,7 +331,7 @@ static int csv_refuse(const struct loader *l, const char *why)
 	return complain(l, text);
 }
 
-static int csv_rows(struct loader *l, struct replay_csv *c)
+static int load_csv(struct loader *l)
 {
 	int where[COLUMNS] = {0, 1, 2, 3, 4, 5, 6, 7};
 	struct trace_field *f;
@@ -340,8 +339,8 @@ static int csv_rows(struct loader *l, struct replay_csv *c)
 	int width = 0; /* of the header */
 	int n, rc;
 
-	while ((n = replay_csv_next(c, &f)) > 0) {
-		l->line = replay_csv_line(c);
+	while ((n = trace_reader_csv(l->reader, &f)) > 0) {
+		l->line = trace_reader_line_number(l->reader);
 		if (!l->t->rows && is_binary(f, n))
 			return csv_refuse(l, "no text");
 		if (first && csv_header(f, n, where)) {
@@ -357,21 +356,8 @@ static int csv_rows(struct loader *l, struct replay_csv *c)
 		if (rc)
 			return rc;
 	}
-	l->line = replay_csv_line(c);
-	return n < 0 ? csv_refuse(l, replay_csv_error(c)) : 0;
-}
-
-static int load_csv(struct loader *l)
-{
-	struct replay_csv *c;
-	int rc = replay_csv_take(&c, l->reader);
-
-	l->reader = NULL;
-	if (rc)
-		return complain(l, "out of memory");
-	rc = csv_rows(l, c);
-	replay_csv_close(c);
-	return rc;
+	l->line = trace_reader_line_number(l->reader);
+	return n < 0 ? csv_refuse(l, trace_reader_error(l->reader)) : 0;
 }
 
 /* ---- Kineto JSON ---- */

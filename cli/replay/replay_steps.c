@@ -142,12 +142,12 @@ static int read_row(void *replay, const struct replay_input *in, struct trace_fi
 
 	if (!in->row)
 		return read_header(r, in, f);
-	if (!replay_csv_number(&f[r->latency], &latency))
+	if (!trace_reader_number(&f[r->latency], &latency))
 		return replay_input_bad(in, "latency is not a number", f[r->latency].text);
 	if (latency < 0)
 		return replay_input_bad(in, "a negative latency", f[r->latency].text);
 	for (uint32_t i = 0; i < r->work_count; i++)
-		if (!replay_csv_number(&f[r->work[i]], &work[i]))
+		if (!trace_reader_number(&f[r->work[i]], &work[i]))
 			return replay_input_bad(in, "work is not a number", f[r->work[i]].text);
 	key = replay_input_key(in, f, &r->keys, KEYS_MAX);
 	if (key < 0)

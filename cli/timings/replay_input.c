@@ -14,8 +14,8 @@
 
 int replay_input_bad(const struct replay_input *in, const char *what, const char *which)
 {
-	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", in->path, replay_csv_line(in->csv), what,
-		which ? ": " : "", which ? term_safe(which, QUOTED) : "");
+	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", in->path, trace_reader_line_number(in->csv),
+		what, which ? ": " : "", which ? term_safe(which, QUOTED) : "");
 	return EXIT_USAGE;
 }
 
@@ -24,9 +24,9 @@ static int rows(struct replay_input *in, replay_input_row *row, void *arg)
 	struct trace_field *f;
 	int n, status = 0;
 
-	while (!ferror(stdout) && (n = replay_csv_next(in->csv, &f)) != 0) {
+	while (!ferror(stdout) && (n = trace_reader_csv(in->csv, &f)) != 0) {
 		if (n < 0)
-			return replay_input_bad(in, replay_csv_error(in->csv), NULL);
+			return replay_input_bad(in, trace_reader_error(in->csv), NULL);
 		if (in->width && (uint32_t)n != in->width)
 			return replay_input_bad(
 			    in, "the number of fields differs from the rows before", NULL);
@@ -41,7 +41,7 @@ static int rows(struct replay_input *in, replay_input_row *row, void *arg)
 
 int replay_input_each(struct replay_input *in, const char *path, replay_input_row *row, void *arg)
 {
-	int status = replay_csv_open(&in->csv, path);
+	int status = trace_reader_open(&in->csv, path);
 
 	in->path = path;
 	in->width = 0;
@@ -51,9 +51,38 @@ int replay_input_each(struct replay_input *in, const char *path, replay_input_ro
 		return EXIT_USAGE;
 	}
 	status = rows(in, row, arg);
-	in->blank += replay_csv_blank(in->csv);
-	replay_csv_close(in->csv);
+	in->blank += trace_reader_blank(in->csv);
+	trace_reader_close(in->csv);
 	return status;
+}
+
+/* The columns with these names: of one whole name, which may have a comma, else of a list with commas.
+ * -E2BIG: more than `most`. -ENOENT: no column has the name that *at of *bytes begins. */
+static int find_columns(const struct trace_field *f, uint32_t n, const char *names, uint32_t *out,
+			uint32_t most, const char **at, size_t *bytes)
+{
+	uint32_t count = 0;
+
+	*at = names;
+	*bytes = strlen(names);
+	for (bool whole = true;; whole = false) {
+		uint32_t i = 0;
+
+		while (i < n && (f[i].bytes != *bytes || memcmp(f[i].text, *at, *bytes)))
+			i++;
+		if (i == n && !whole)
+			return -ENOENT;
+		if (i < n) {
+			if (count == most)
+				return -E2BIG;
+			out[count++] = i;
+			*at += *bytes;
+			if (!**at)
+				return (int)count;
+			(*at)++;
+		}
+		*bytes = strcspn(*at, ",");
+	}
 }
 
 int replay_input_columns(const struct replay_input *in, const struct trace_field *f,
@@ -61,22 +90,43 @@ int replay_input_columns(const struct replay_input *in, const struct trace_field
 {
 	const char *at;
 	size_t bytes;
-	int count = names ? replay_csv_columns(f, in->width, names, out, most, &at, &bytes) : 0;
+	int count = names ? find_columns(f, in->width, names, out, most, &at, &bytes) : 0;
 
 	if (count == -ENOENT)
 		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header\n", in->path,
-			replay_csv_line(in->csv),
+			trace_reader_line_number(in->csv),
 			term_safe(at, bytes < QUOTED ? (unsigned)bytes : QUOTED));
 	else if (count < 0)
 		replay_input_bad(in, "too many columns named", names);
 	return count < 0 ? -1 : count;
 }
 
+/* The row's key columns with commas between, and a zero byte. Returns the bytes before that;
+ * -ENAMETOOLONG. */
+static int join(const struct trace_field *f, const uint32_t *column, uint32_t count, char *to,
+		size_t room)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct trace_field *k = &f[column[i]];
+
+		if (n + k->bytes + 2 > room)
+			return -ENAMETOOLONG;
+		if (i)
+			to[n++] = ',';
+		memcpy(to + n, k->text, k->bytes);
+		n += k->bytes;
+	}
+	to[n] = '\0';
+	return (int)n;
+}
+
 int64_t replay_input_key(const struct replay_input *in, const struct trace_field *f,
 			 struct replay_keys *keys, uint32_t most)
 {
 	char text[KEY_BYTES_MAX];
-	int n = replay_csv_join(f, keys->column, keys->count, text, sizeof(text));
+	int n = join(f, keys->column, keys->count, text, sizeof(text));
 	int64_t at = n < 0 ? n : intern_bytes(&keys->texts, text, (size_t)n, most);
 
 	if (at < 0)

@@ -6,13 +6,13 @@
 #define SYSOM_CLI_TIMINGS_REPLAY_INPUT_H
 
 #include "cli/text/intern.h"
-#include "cli/timings/replay_csv.h"
+#include "cli/trace/trace_reader.h"
 
 #define REPLAY_INPUT_COLUMNS_MAX 8
 
 struct replay_input {
 	const char *path;
-	struct replay_csv *csv;
+	struct trace_reader *csv;
 	uint32_t width; /* fields of each row */
 	uint64_t row;	/* number of the present one, from 0 */
 	uint64_t blank; /* lines without a row, of all files */

@@ -77,7 +77,7 @@ static int read_header(struct ops *o, const struct replay_input *in, const struc
 {
 	double v;
 
-	*is_header = !replay_csv_number(&f[0], &v);
+	*is_header = !trace_reader_number(&f[0], &v);
 	for (uint32_t k = 0; k < COLUMNS; k++) {
 		uint32_t i = *is_header ? 0 : k;
 
@@ -110,7 +110,7 @@ static bool integer(const struct trace_field *f, double most, int64_t *out)
 {
 	double v;
 
-	if (!replay_csv_number(f, &v) || v != floor(v) || v < 0 || v > most)
+	if (!trace_reader_number(f, &v) || v != floor(v) || v < 0 || v > most)
 		return false;
 	*out = (int64_t)v;
 	return true;
@@ -155,9 +155,9 @@ static int read_row(void *ops, const struct replay_input *in, struct trace_field
 	for (uint32_t k = COLUMN_DP; k <= COLUMN_STEP; k++)
 		if (!integer(&f[o->column[k]], k == COLUMN_STEP ? 0x1p53 : INT32_MAX, &id[k]))
 			return replay_input_bad(in, names[k], f[o->column[k]].text);
-	if (!replay_csv_number(&f[o->column[COLUMN_START]], &start) || fabs(start) > 1e10)
+	if (!trace_reader_number(&f[o->column[COLUMN_START]], &start) || fabs(start) > 1e10)
 		return replay_input_bad(in, names[COLUMN_START], f[o->column[COLUMN_START]].text);
-	if (!replay_csv_number(&f[o->column[COLUMN_DURATION]], &duration) || duration < 0 ||
+	if (!trace_reader_number(&f[o->column[COLUMN_DURATION]], &duration) || duration < 0 ||
 	    duration > 1e7)
 		return replay_input_bad(in, names[COLUMN_DURATION],
 					f[o->column[COLUMN_DURATION]].text);

@@ -74,7 +74,7 @@ static int add(struct timings *t, int64_t worker, int64_t step, const struct tra
 		return replay_input_bad(&t->r.in, "too many workers or steps", NULL);
 	if (timing_columns_unknown(f))
 		t->missing++;
-	else if (!replay_csv_number(f, &time) || time * t->c.unit->ns > SECONDS_MAX * 1e9)
+	else if (!trace_reader_number(f, &time) || time * t->c.unit->ns > SECONDS_MAX * 1e9)
 		return replay_input_bad(&t->r.in, "not a time", f->text);
 	else if (time < 0)
 		return replay_input_bad(&t->r.in, "a negative time", f->text);
@@ -89,7 +89,7 @@ static bool integer(const struct trace_field *f, int64_t *out)
 {
 	double v;
 
-	if (!replay_csv_number(f, &v) || v != floor(v) || fabs(v) > 0x1p53)
+	if (!trace_reader_number(f, &v) || v != floor(v) || fabs(v) > 0x1p53)
 		return false;
 	*out = (int64_t)v;
 	return true;

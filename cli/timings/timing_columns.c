@@ -212,10 +212,10 @@ static bool counts_up(const struct trace_field *f, uint32_t n)
 {
 	double first, v;
 
-	if (n < 2 || !replay_csv_number(&f[0], &first) || (first != 0 && first != 1))
+	if (n < 2 || !trace_reader_number(&f[0], &first) || (first != 0 && first != 1))
 		return false;
 	for (uint32_t i = 1; i < n; i++)
-		if (!replay_csv_number(&f[i], &v) || v != first + i)
+		if (!trace_reader_number(&f[i], &v) || v != first + i)
 			return false;
 	return true;
 }
@@ -227,7 +227,7 @@ static const char *header_find(struct timing_columns *c, const struct trace_fiel
 
 	for (uint32_t i = 0; i < n; i++) {
 		double v;
-		bool number = replay_csv_number(&f[i], &v);
+		bool number = trace_reader_number(&f[i], &v);
 
 		fractions |= number && v != floor(v);
 		c->header |= !number && !timing_columns_unknown(&f[i]);

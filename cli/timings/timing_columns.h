@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cli/timings/replay_csv.h"
+#include "cli/trace/trace_reader.h"
 #include "cli/timings/replay_unit.h"
 
 struct timing_column {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,8 @@ struct trace_reader {
 	char *text;
 	size_t at, bytes;
 	uint64_t line, next_line;
+	uint64_t blank;
+	struct trace_field field[TRACE_READER_FIELDS_MAX]; /* of the last row */
 	const char *error;
 	int failed; /* the first error, which every later call returns too; 0 none */
 };
@@ -203,7 +206,8 @@ static char *row_end(char *p, char *end, bool quotes, uint64_t *lines, bool *quo
 	}
 }
 
-int trace_reader_row(struct trace_reader *r, bool quotes, char **row, size_t *bytes)
+/* quotes: a line end between quotation marks does not end the row. */
+static int next_row(struct trace_reader *r, bool quotes, char **row, size_t *bytes)
 {
 	uint64_t lines;
 	bool quoted;
@@ -232,7 +236,7 @@ int trace_reader_row(struct trace_reader *r, bool quotes, char **row, size_t *by
 
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes)
 {
-	return trace_reader_row(r, false, line, bytes);
+	return next_row(r, false, line, bytes);
 }
 
 ssize_t trace_reader_read(struct trace_reader *r, void *buffer, size_t bytes)
@@ -326,6 +330,42 @@ int trace_reader_fields(char *line, size_t bytes, struct trace_field *fields, in
 			return n;
 		*p++ = 0;
 	}
+}
+
+int trace_reader_csv(struct trace_reader *r, struct trace_field **fields)
+{
+	size_t bytes;
+	char *row;
+	int n;
+
+	while ((n = next_row(r, true, &row, &bytes)) > 0 && !bytes)
+		r->blank++;
+	if (n <= 0)
+		return n;
+	if (memchr(row, '\0', bytes))
+		return fail(r, "a zero byte");
+	*fields = r->field;
+	n = trace_reader_fields(row, bytes, r->field, TRACE_READER_FIELDS_MAX);
+	if (n > TRACE_READER_FIELDS_MAX)
+		return fail(r, "too many columns");
+	return n < 0 ? fail(r, "text after a closing quote") : n;
+}
+
+uint64_t trace_reader_blank(const struct trace_reader *r)
+{
+	return r->blank;
+}
+
+bool trace_reader_number(const struct trace_field *f, double *out)
+{
+	char *end;
+
+	if (!f->bytes)
+		return false;
+	*out = strtod(f->text, &end);
+	while (*end == ' ' || *end == '\t')
+		end++;
+	return end != f->text && !*end && isfinite(*out);
 }
 
 bool trace_reader_u64(const struct trace_field *f, uint64_t *out)

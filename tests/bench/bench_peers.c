@@ -14,7 +14,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/slow/peers.h"
 #include "base/check.h"
-#include "cli/timings/replay_csv.h"
+#include "cli/trace/trace_reader.h"
 
 #define RANKS_MAX 1024u
 #define STAGES	  4
@@ -66,20 +66,20 @@ static uint32_t step_of(struct table *t, long step)
 
 static int read_table(struct table *t, const char *path)
 {
-	struct replay_csv *c;
+	struct trace_reader *c;
 	struct trace_field *f;
-	int n = replay_csv_open(&c, path);
+	int n = trace_reader_open(&c, path);
 
 	if (n)
 		return n;
-	replay_csv_next(c, &f);
-	while ((n = replay_csv_next(c, &f)) > 6) {
+	trace_reader_csv(c, &f);
+	while ((n = trace_reader_csv(c, &f)) > 6) {
 		int dp = atoi(f[0].text), stage = atoi(f[1].text);
 
 		if (strstr(f[4].text, "-compute") && dp < 2 && stage < STAGES)
 			t->sum[stage][dp][step_of(t, atol(f[3].text))] += atof(f[6].text);
 	}
-	replay_csv_close(c);
+	trace_reader_close(c);
 	return n;
 }
 

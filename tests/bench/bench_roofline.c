@@ -14,7 +14,7 @@
 #include "analysis/expect/roofline.h"
 #include "base/check.h"
 #include "base/hash.h"
-#include "cli/timings/replay_csv.h"
+#include "cli/trace/trace_reader.h"
 
 #define ROWS_MAX  20000
 #define KEYS_MAX  64
@@ -70,35 +70,35 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 		 const char *const *work, const char *const *key, double unit_ns)
 {
 	char path[1024];
-	struct replay_csv *c;
+	struct trace_reader *c;
 	struct trace_field *f;
 	int n, at[6];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	if (replay_csv_open(&c, path))
+	if (trace_reader_open(&c, path))
 		return false;
-	n = replay_csv_next(c, &f);
+	n = trace_reader_csv(c, &f);
 	for (int i = 0; i < 3; i++)
 		at[i] = key[i] ? column(f, n, key[i]) : -1;
 	for (int i = 0; i < 2; i++)
 		at[3 + i] = work[i] ? column(f, n, work[i]) : -1;
 	at[5] = column(f, n, latency);
 	d->work_count = (work[0] != NULL) + (work[1] != NULL);
-	while (at[5] >= 0 && replay_csv_next(c, &f) > 0 && d->rows < ROWS_MAX) {
+	while (at[5] >= 0 && trace_reader_csv(c, &f) > 0 && d->rows < ROWS_MAX) {
 		struct row *r = &d->row[d->rows];
 
 		snprintf(r->key, sizeof(r->key), "%.30s %.20s %.20s",
 			 at[0] < 0 ? "" : f[at[0]].text, at[1] < 0 ? "" : f[at[1]].text,
 			 at[2] < 0 ? "" : f[at[2]].text);
 		/* power-capped rows are scaled copies of others */
-		if (strstr(r->key, "pcap") || !replay_csv_number(&f[at[5]], &r->latency_ns))
+		if (strstr(r->key, "pcap") || !trace_reader_number(&f[at[5]], &r->latency_ns))
 			continue;
 		for (uint32_t i = 0; i < d->work_count; i++)
-			CHECK(replay_csv_number(&f[at[3 + i]], &r->work[i]));
+			CHECK(trace_reader_number(&f[at[3 + i]], &r->work[i]));
 		r->latency_ns *= unit_ns;
 		d->rows++;
 	}
-	replay_csv_close(c);
+	trace_reader_close(c);
 	return d->rows > 0;
 }
 
@@ -107,21 +107,21 @@ static bool load_steps(struct data *d, const char *dir)
 {
 	static double sum[STEPS_MAX][8];
 	char path[1024], stage[8] = {0};
-	struct replay_csv *c;
+	struct trace_reader *c;
 	struct trace_field *f;
 	int n, rank, step, op, duration, place, last = 0;
 
 	snprintf(path, sizeof(path), "%s/straggler-bytedance/trace-ST.csv.gz", dir);
-	if (replay_csv_open(&c, path))
+	if (trace_reader_open(&c, path))
 		return false;
 	memset(sum, 0, sizeof(sum));
-	n = replay_csv_next(c, &f);
+	n = trace_reader_csv(c, &f);
 	rank = column(f, n, "rank");
 	step = column(f, n, "step");
 	op = column(f, n, "optype");
 	duration = column(f, n, "duration");
 	place = column(f, n, "stage");
-	while (replay_csv_next(c, &f) > 0) {
+	while (trace_reader_csv(c, &f) > 0) {
 		int k = atoi(f[rank].text) & 7, s = atoi(f[step].text);
 
 		CHECK(s >= 0 && s < STEPS_MAX);
@@ -130,7 +130,7 @@ static bool load_steps(struct data *d, const char *dir)
 		if (strstr(f[op].text, "compute"))
 			sum[s][k] += atof(f[duration].text);
 	}
-	replay_csv_close(c);
+	trace_reader_close(c);
 	for (int s = 0; s <= last; s++)
 		for (int k = 0; k < 8; k++) {
 			if (sum[s][k] <= 0)
