@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_pprof.c - see profile_pprof.h. pprof has one table of functions and one of locations (function
- * and line, or address). Both are interned here, since a batch repeats frames. */
+ * and line, or address). Both are interned here, since a batch repeats frames. Parts of one protobuf message
+ * concatenate, so each is written as it is made, and the profile never stands in memory as a whole. */
 #include "cli/profile/profile_pprof.h"
 
 #include <errno.h>
@@ -9,29 +10,70 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/room.h"
+#include "base/buf.h"
 #include "base/text/text.h"
 #include "cli/profile.pb-c.h"
 #include "cli/text/intern.h"
+
+typedef Sysom__Pprof__Profile part_t;
 
 struct writer {
 	const struct stack_batch *b;
 	struct profile_names *names;
 	struct intern strings, functions, locations;
-	Sysom__Pprof__Function *function;
-	Sysom__Pprof__Location *location;
-	Sysom__Pprof__Line *line;
-	Sysom__Pprof__Mapping *mapping;
-	size_t function_room, location_room, line_room;
-	bool failed;
+	FILE *to;
+	z_stream z;
+	struct buf out; /* the part being packed */
+	int err;
 };
+
+/* ---- parts ---- */
+
+static void fail(struct writer *w, int err)
+{
+	w->err = w->err ? w->err : err;
+}
+
+static void compress_part(struct writer *w, int flush)
+{
+	uint8_t packed[16384];
+
+	w->z.next_in = w->out.data;
+	w->z.avail_in = (uInt)w->out.bytes;
+	do {
+		w->z.next_out = packed;
+		w->z.avail_out = sizeof(packed);
+		deflate(&w->z, flush);
+		if (fwrite(packed, 1, sizeof(packed) - w->z.avail_out, w->to) !=
+		    sizeof(packed) - w->z.avail_out)
+			fail(w, errno ? -errno : -EIO);
+	} while (!w->z.avail_out && !w->err);
+}
+
+static void put(struct writer *w, const part_t *part)
+{
+	size_t bytes = sysom__pprof__profile__get_packed_size(part);
+	void *at;
+
+	buf_clear(&w->out);
+	at = buf_reserve(&w->out, bytes);
+	if (!at)
+		fail(w, -ENOMEM);
+	if (w->err)
+		return;
+	w->out.bytes = sysom__pprof__profile__pack(part, at);
+	compress_part(w, Z_NO_FLUSH);
+}
+
+/* ---- tables ---- */
 
 /* The number of a text, from 1; 0: out of memory. */
 static uint32_t number(struct writer *w, struct intern *t, const char *text)
 {
 	int64_t at = intern_text(t, text, UINT32_MAX);
 
-	w->failed |= at < 0;
+	if (at < 0)
+		fail(w, -ENOMEM);
 	return at < 0 ? 0 : (uint32_t)at + 1;
 }
 
@@ -43,24 +85,25 @@ static int64_t string(struct writer *w, const char *s)
 
 static uint32_t function_number(struct writer *w, const struct profile_name *n)
 {
+	Sysom__Pprof__Function f = SYSOM__PPROF__FUNCTION__INIT, *list = &f;
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
 	uint32_t before = w->functions.count, k;
 	char *key;
 
 	if (asprintf(&key, "%s\t%s\t%s", n->raw, n->module, n->file) < 0) {
-		w->failed = true;
+		fail(w, -ENOMEM);
 		return 0;
 	}
 	k = number(w, &w->functions, key);
 	free(key);
-	w->failed |= ROOM_FOR(w->function, w->function_room, k) != 0;
-	if (!w->failed && k > before) {
-		Sysom__Pprof__Function *f = &w->function[k - 1];
-
-		sysom__pprof__function__init(f);
-		f->id = k;
-		f->name = string(w, n->function);
-		f->system_name = string(w, n->raw);
-		f->filename = string(w, *n->file ? n->file : n->module);
+	if (k > before) {
+		f.id = k;
+		f.name = string(w, n->function);
+		f.system_name = string(w, n->raw);
+		f.filename = string(w, *n->file ? n->file : n->module);
+		part.function = &list;
+		part.n_function = 1;
+		put(w, &part);
 	}
 	return k;
 }
@@ -68,57 +111,52 @@ static uint32_t function_number(struct writer *w, const struct profile_name *n)
 static uint32_t location_number(struct writer *w, uint32_t frame)
 {
 	const struct stack_frame *f = &w->b->frames[frame];
-	uint32_t before = w->locations.count, k, function;
+	Sysom__Pprof__Location l = SYSOM__PPROF__LOCATION__INIT, *list = &l;
+	Sysom__Pprof__Line line = SYSOM__PPROF__LINE__INIT, *lines = &line;
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
 	bool code = f->kind == STACK_FRAME_NATIVE || f->kind == STACK_FRAME_ANONYMOUS;
-	uint64_t address = code ? f->address : 0;
-	uint32_t object = f->kind == STACK_FRAME_NATIVE ? f->object + 1 : 0;
+	uint32_t before = w->locations.count;
 	struct profile_name n;
 	char key[96];
 
 	if (profile_names_get(w->names, frame, &n)) {
-		w->failed = true;
+		fail(w, -ENOMEM);
 		return 0;
 	}
-	function = function_number(w, &n);
-	snprintf(key, sizeof(key), "%u %u %llx %u", function, object, (unsigned long long)address,
-		 n.line);
-	k = number(w, &w->locations, key);
-	w->failed |=
-	    ROOM_FOR(w->location, w->location_room, k) || ROOM_FOR(w->line, w->line_room, k);
-	if (!w->failed && k > before) {
-		Sysom__Pprof__Location *l = &w->location[k - 1];
-
-		sysom__pprof__location__init(l);
-		sysom__pprof__line__init(&w->line[k - 1]);
-		l->id = k;
-		l->address = address;
-		l->mapping_id = object;
-		w->line[k - 1].function_id = function;
-		w->line[k - 1].line = n.line;
+	line.function_id = function_number(w, &n);
+	line.line = n.line;
+	l.address = code ? f->address : 0;
+	l.mapping_id = f->kind == STACK_FRAME_NATIVE ? f->object + 1 : 0;
+	snprintf(key, sizeof(key), "%llu %llu %llx %u", (unsigned long long)line.function_id,
+		 (unsigned long long)l.mapping_id, (unsigned long long)l.address, n.line);
+	l.id = number(w, &w->locations, key);
+	if (l.id > before) {
 		/* a frame without a symbol stays an address, which pprof can name */
-		l->n_line = n.resolved || f->kind != STACK_FRAME_NATIVE;
+		l.line = &lines;
+		l.n_line = n.resolved || f->kind != STACK_FRAME_NATIVE;
+		part.location = &list;
+		part.n_location = 1;
+		put(w, &part);
 	}
-	return k;
+	return (uint32_t)l.id;
 }
 
-static int make_mappings(struct writer *w)
+static void put_mapping(struct writer *w, uint32_t object)
 {
-	w->mapping = calloc(w->b->object_count + 1, sizeof(*w->mapping));
-	if (!w->mapping)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < w->b->object_count; i++) {
-		const struct stack_object *o = &w->b->objects[i];
-		char hex[2 * STACK_BUILD_ID_MAX + 1];
+	const struct stack_object *o = &w->b->objects[object];
+	Sysom__Pprof__Mapping m = SYSOM__PPROF__MAPPING__INIT, *list = &m;
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
+	char hex[2 * STACK_BUILD_ID_MAX + 1];
 
-		text_hex(o->build_id, o->build_id_bytes, hex);
-		sysom__pprof__mapping__init(&w->mapping[i]);
-		w->mapping[i].id = i + 1;
-		w->mapping[i].memory_limit = UINT64_MAX >> 1; /* addresses are those in the file */
-		w->mapping[i].filename = string(w, stack_batch_text(w->b, o->path));
-		w->mapping[i].build_id = string(w, hex);
-		w->mapping[i].has_functions = true;
-	}
-	return 0;
+	text_hex(o->build_id, o->build_id_bytes, hex);
+	m.id = object + 1;
+	m.memory_limit = UINT64_MAX >> 1; /* addresses are those in the file */
+	m.filename = string(w, stack_batch_text(w->b, o->path));
+	m.build_id = string(w, hex);
+	m.has_functions = true;
+	part.mapping = &list;
+	part.n_mapping = 1;
+	put(w, &part);
 }
 
 static bool is_library(const char *path)
@@ -156,131 +194,46 @@ static uint32_t main_object(const struct stack_batch *b)
 	return best;
 }
 
-struct samples {
-	Sysom__Pprof__Sample *sample, **list;
-	Sysom__Pprof__Label *labels, **label_list;
-	int64_t (*values)[4];
-	uint64_t *locations;
-};
-
-static int make_samples(struct writer *w, struct samples *s)
+/* locations: of the batch's frames. */
+static void put_sample(struct writer *w, const struct stack_sample *from, uint64_t *locations)
 {
-	const struct stack_batch *b = w->b;
-	uint32_t n = b->sample_count ? b->sample_count : 1;
-	int64_t pid = string(w, "pid"), tid = string(w, "tid"), thread = string(w, "thread");
+	const struct stack *st = &w->b->stacks[from->stack];
+	Sysom__Pprof__Sample s = SYSOM__PPROF__SAMPLE__INIT, *list = &s;
+	Sysom__Pprof__Label label[3] = {SYSOM__PPROF__LABEL__INIT, SYSOM__PPROF__LABEL__INIT,
+					SYSOM__PPROF__LABEL__INIT},
+			    *labels[3] = {&label[0], &label[1], &label[2]};
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
+	int64_t values[4] = {0};
+	int at = from->kind == STACK_OFF_CPU ? 2 : 0;
 
-	s->sample = calloc(n, sizeof(*s->sample));
-	s->list = calloc(n, sizeof(*s->list));
-	s->labels = calloc(3ull * n, sizeof(*s->labels));
-	s->label_list = calloc(3ull * n, sizeof(*s->label_list));
-	s->values = calloc(n, sizeof(*s->values));
-	s->locations = calloc(b->frame_count ? b->frame_count : 1, sizeof(*s->locations));
-	if (!s->sample || !s->list || !s->labels || !s->label_list || !s->values || !s->locations)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < b->frame_count; i++)
-		s->locations[i] = location_number(w, i);
-	for (uint32_t i = 0; i < b->sample_count; i++) {
-		const struct stack_sample *from = &b->samples[i];
-		const struct stack *st = &b->stacks[from->stack];
-		Sysom__Pprof__Sample *to = s->list[i] = &s->sample[i];
-		Sysom__Pprof__Label *l = &s->labels[3 * i];
-		int at = from->kind == STACK_OFF_CPU ? 2 : 0;
-
-		sysom__pprof__sample__init(to);
-		to->n_location_id = st->count;
-		to->location_id = &s->locations[st->first];
-		s->values[i][at] = from->count;
-		s->values[i][at + 1] = (int64_t)from->weight_ns;
-		to->n_value = 4;
-		to->value = s->values[i];
-		for (int k = 0; k < 3; k++) {
-			sysom__pprof__label__init(&l[k]);
-			s->label_list[3 * i + k] = &l[k];
-		}
-		l[0].key = pid;
-		l[0].num = from->pid;
-		l[1].key = tid;
-		l[1].num = from->tid;
-		l[2].key = thread;
-		l[2].str = string(w, stack_batch_text(b, from->comm));
-		to->n_label = 3;
-		to->label = &s->label_list[3 * i];
-	}
-	return w->failed ? -ENOMEM : 0;
+	values[at] = from->count;
+	values[at + 1] = (int64_t)from->weight_ns;
+	label[0].key = string(w, "pid");
+	label[0].num = from->pid;
+	label[1].key = string(w, "tid");
+	label[1].num = from->tid;
+	label[2].key = string(w, "thread");
+	label[2].str = string(w, stack_batch_text(w->b, from->comm));
+	s.location_id = &locations[st->first];
+	s.n_location_id = st->count;
+	s.value = values;
+	s.n_value = 4;
+	s.label = labels;
+	s.n_label = 3;
+	part.sample = &list;
+	part.n_sample = 1;
+	put(w, &part);
 }
 
-static int gzip_to(FILE *to, const uint8_t *data, size_t bytes)
-{
-	z_stream z = {.next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)bytes};
-	uint8_t out[16384];
-	int rc = Z_OK;
-
-	if (bytes > UINT32_MAX ||
-	    deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		return -ENOMEM;
-	while (rc == Z_OK) {
-		z.next_out = out;
-		z.avail_out = sizeof(out);
-		rc = deflate(&z, Z_FINISH);
-		if (fwrite(out, 1, sizeof(out) - z.avail_out, to) != sizeof(out) - z.avail_out)
-			break;
-	}
-	deflateEnd(&z);
-	return rc == Z_STREAM_END && !ferror(to) ? 0 : errno ? -errno : -EIO;
-}
-
-static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
-{
-	uint32_t n =
-	    w->functions.count + w->locations.count + w->b->object_count + w->strings.count + 2;
-	void **lists = calloc(n, sizeof(*lists)), **at = lists;
-	static char empty[1];
-	uint8_t *data = NULL;
-	size_t bytes = 0;
-	uint32_t first = main_object(w->b);
-	int err = -ENOMEM;
-
-	if (!lists)
-		return -ENOMEM;
-	p->function = (Sysom__Pprof__Function **)at;
-	p->n_function = w->functions.count;
-	for (uint32_t i = 0; i < w->functions.count; i++)
-		*at++ = &w->function[i];
-	p->location = (Sysom__Pprof__Location **)at;
-	p->n_location = w->locations.count;
-	for (uint32_t i = 0; i < w->locations.count; i++)
-		*at++ = &w->location[i];
-	p->mapping = (Sysom__Pprof__Mapping **)at;
-	p->n_mapping = w->b->object_count;
-	if (w->b->object_count)
-		*at++ = &w->mapping[first];
-	for (uint32_t i = 0; i < w->b->object_count; i++)
-		if (i != first)
-			*at++ = &w->mapping[i];
-	p->string_table = (char **)at;
-	p->n_string_table = w->strings.count + 1;
-	*at++ = empty;
-	for (uint32_t i = 0; i < w->strings.count; i++)
-		*at++ = w->strings.text[i];
-	bytes = sysom__pprof__profile__get_packed_size(p);
-	data = malloc(bytes);
-	if (data) {
-		sysom__pprof__profile__pack(p, data);
-		err = gzip_to(to, data, bytes);
-	}
-	free(data);
-	free(lists);
-	return err;
-}
-
-static void set_types(struct writer *w, Sysom__Pprof__Profile *p, Sysom__Pprof__ValueType types[5],
-		      Sysom__Pprof__ValueType *list[4], uint64_t period_ns)
+static void put_head(struct writer *w, uint64_t realtime_ns, uint64_t period_ns)
 {
 	static const char *const names[][2] = {{"samples", "count"},
 					       {"cpu", "nanoseconds"},
 					       {"blocked", "count"},
 					       {"off_cpu", "nanoseconds"},
 					       {"cpu", "nanoseconds"}};
+	Sysom__Pprof__ValueType types[5], *list[4];
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
 
 	for (int i = 0; i < 5; i++) {
 		sysom__pprof__value_type__init(&types[i]);
@@ -289,53 +242,67 @@ static void set_types(struct writer *w, Sysom__Pprof__Profile *p, Sysom__Pprof__
 		if (i < 4)
 			list[i] = &types[i];
 	}
-	p->n_sample_type = 4;
-	p->sample_type = list;
-	p->period_type = &types[4];
-	p->period = (int64_t)period_ns;
-	p->default_sample_type = types[1].type;
+	part.n_sample_type = 4;
+	part.sample_type = list;
+	part.period_type = &types[4];
+	part.period = (int64_t)period_ns;
+	part.default_sample_type = types[1].type;
+	part.time_nanos = (int64_t)realtime_ns;
+	part.duration_nanos = (int64_t)(w->b->end_ns - w->b->begin_ns);
+	put(w, &part);
+}
+
+static void put_strings(struct writer *w)
+{
+	part_t part = SYSOM__PPROF__PROFILE__INIT;
+	char empty[1] = "", *first = empty;
+
+	part.n_string_table = 1;
+	part.string_table = &first;
+	put(w, &part);
+	part.n_string_table = w->strings.count;
+	part.string_table = w->strings.text;
+	put(w, &part);
+}
+
+static void put_all(struct writer *w, uint64_t *locations)
+{
+	const struct stack_batch *b = w->b;
+	uint32_t first = main_object(b);
+
+	if (b->object_count)
+		put_mapping(w, first);
+	for (uint32_t i = 0; i < b->object_count; i++)
+		if (i != first)
+			put_mapping(w, i);
+	for (uint32_t i = 0; i < b->frame_count; i++)
+		locations[i] = location_number(w, i);
+	for (uint32_t i = 0; i < b->sample_count; i++)
+		put_sample(w, &b->samples[i], locations);
+	put_strings(w);
+	w->out.bytes = 0;
+	compress_part(w, Z_FINISH);
 }
 
 int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_names *names,
 			uint64_t realtime_ns, uint64_t period_ns)
 {
-	struct writer w = {.b = b, .names = names};
-	Sysom__Pprof__Profile p = SYSOM__PPROF__PROFILE__INIT;
-	Sysom__Pprof__ValueType types[5], *list[4];
-	struct samples s = {.sample = NULL};
-	int err;
+	struct writer w = {.b = b, .names = names, .to = to};
+	uint64_t *locations = calloc(b->frame_count + 1ull, sizeof(*locations));
 
-	set_types(&w, &p, types, list, period_ns);
-	p.time_nanos = (int64_t)realtime_ns;
-	p.duration_nanos = (int64_t)(b->end_ns - b->begin_ns);
-	err = make_mappings(&w);
-	if (!err)
-		err = make_samples(&w, &s);
-	if (!err) {
-		/* only now, since the arrays moved while they grew */
-		Sysom__Pprof__Line **lines = calloc(w.locations.count + 1, sizeof(*lines));
-
-		for (uint32_t i = 0; lines && i < w.locations.count; i++) {
-			lines[i] = &w.line[i];
-			w.location[i].line = &lines[i];
-		}
-		p.sample = s.list;
-		p.n_sample = b->sample_count;
-		err = lines ? write_profile(&w, &p, to) : -ENOMEM;
-		free(lines);
+	buf_init(&w.out, UINT32_MAX);
+	if (!locations ||
+	    deflateInit2(&w.z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(locations);
+		return -ENOMEM;
 	}
+	put_head(&w, realtime_ns, period_ns);
+	put_all(&w, locations);
+	deflateEnd(&w.z);
+	buf_fini(&w.out);
 	intern_fini(&w.strings);
 	intern_fini(&w.functions);
 	intern_fini(&w.locations);
-	free(w.function);
-	free(w.location);
-	free(w.line);
-	free(w.mapping);
-	free(s.sample);
-	free(s.list);
-	free(s.labels);
-	free(s.label_list);
-	free(s.values);
-	free(s.locations);
-	return err;
+	free(locations);
+	return w.err ? w.err : ferror(to) ? -EIO : 0;
 }
