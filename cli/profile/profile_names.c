@@ -167,17 +167,44 @@ static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t a
 	return s;
 }
 
+static int take_answer(void *arg, const struct symbol_want *w, const struct symbol_name *name)
+{
+	struct profile_names *n = arg;
+
+	set_name(&n->slot[w->number], name);
+	return n->slot[w->number].resolved ? 0 : -ENOMEM;
+}
+
+/* The places without a name whose file has a Build ID; *out is malloc-ed. */
+static int find_wants(const struct profile_names *n, struct symbol_want **out, size_t *count)
+{
+	*count = 0;
+	*out = calloc(n->places.count + 1ull, sizeof(**out));
+	for (uint32_t i = 0; *out && i < n->places.count; i++) {
+		const struct slot *s = &n->slot[i];
+		const struct stack_object *o = &n->b->objects[s->object];
+		struct symbol_want *w = &(*out)[*count];
+
+		if (s->resolved || o->build_id_bytes < 2 || s->address > INT64_MAX)
+			continue;
+		w->id_bytes = (uint8_t)symbol_content_cut(o->build_id_bytes);
+		memcpy(w->id, o->build_id, w->id_bytes);
+		w->address = s->address;
+		w->number = i;
+		++*count;
+	}
+	return *out ? 0 : -ENOMEM;
+}
+
 int profile_names_ask(struct profile_names *n, const struct client *aggregator,
 		      struct client_error *e)
 {
 	const struct stack_batch *b = n->b;
-	struct symbol_client *c;
-	struct symbol_name name;
-	int err = symbol_client_open(&c, aggregator);
+	struct symbol_want *wants = NULL;
+	size_t count;
+	int err = 0;
 
 	*e = (struct client_error){.remedy = ""};
-	if (err)
-		return err;
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 
@@ -185,25 +212,11 @@ int profile_names_ask(struct profile_names *n, const struct client *aggregator,
 		    !slot_of(n, f->object, f->address - !!(f->flags & STACK_FRAME_RETURN)))
 			err = -ENOMEM;
 	}
-	for (uint32_t i = 0; i < n->places.count && !err; i++) {
-		const struct slot *s = &n->slot[i];
-		const struct stack_object *o = &b->objects[s->object];
-
-		if (!s->resolved && o->build_id_bytes)
-			err = symbol_client_want(c, o->build_id, o->build_id_bytes, s->address);
-	}
 	if (!err)
-		err = symbol_client_fetch(c, e);
-	for (uint32_t i = 0; i < n->places.count && !err; i++) {
-		struct slot *s = &n->slot[i];
-		const struct stack_object *o = &b->objects[s->object];
-
-		if (s->resolved ||
-		    symbol_client_find(c, o->build_id, o->build_id_bytes, s->address, &name))
-			continue;
-		set_name(s, &name);
-	}
-	symbol_client_close(c);
+		err = find_wants(n, &wants, &count);
+	if (!err)
+		err = symbol_client_ask(aggregator, wants, count, take_answer, n, e);
+	free(wants);
 	return err;
 }
 

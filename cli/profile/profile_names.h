@@ -27,8 +27,8 @@ int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 		       struct symbol_reader *reader, struct symbol_resolver *resolver,
 		       const char *proc_root);
 /* Asks the aggregator, in few requests, for every native frame that the resolver could not name;
- * profile_names_get then uses the answers. As symbol_client_fetch; on an error the names stay as they
- * were. */
+ * profile_names_get then uses the answers. As symbol_client_ask; on an error the names that came before
+ * it stay. */
 int profile_names_ask(struct profile_names *n, const struct client *aggregator,
 		      struct client_error *e);
 void profile_names_close(struct profile_names *n); /* NULL is a no-op */
