@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_pprof.c - see profile_pprof.h. pprof has one table of functions and one of locations (function
- * and line, or address). Both are interned here, since a batch repeats frames. Parts of one protobuf message
- * concatenate, so each is written as it is made, and the profile never stands in memory as a whole. */
+ * and line, or address). Both are interned here, since a batch repeats frames. Parts of one protobuf
+ * message concatenate, so each is written as it is made, and the profile is never in memory as a whole. */
 #include "cli/profile/profile_pprof.h"
 
 #include <errno.h>
