@@ -7,8 +7,7 @@
  * Owns: its thread, and the last state of each firing alert, at most LIMIT_ALERTS. Threads: any may
  * push; a push copies and never waits for the network. Errors: a failed POST is repeated after 1 s
  * to 60 s with the state of that time. Only pushes without room are lost (counted). */
-#ifndef SYSOM_AGGREGATOR_ALERT_H
-#define SYSOM_AGGREGATOR_ALERT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ void alert_metrics(struct alert *a, const struct http_user *who, struct metrics 
 
 /* An incident as one alert of the posted list; NULL: it is not to be posted. Returns owned. */
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * store in batches, and acknowledges them only once the transaction is on disk (INV-5).
  * Owns: its thread, the writing store, the incident set. Threads: any may push; `done` runs on the
  * committer's thread. Errors: on a full disk every window of the batch gets WIRE_RETRY. */
-#ifndef SYSOM_AGGREGATOR_COMMIT_H
-#define SYSOM_AGGREGATOR_COMMIT_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -75,5 +74,3 @@ int commit_push(struct commit *c, struct commit_item *item);
  * (counted in findings_dropped); -ESHUTDOWN: stopped. Any thread; never blocks for long. */
 int commit_push_finding(struct commit *c, const struct finding_report *f);
 void commit_stats(struct commit *c, struct commit_stats *out);
-
-#endif

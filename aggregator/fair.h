@@ -3,8 +3,7 @@
  * earns no credit while it does not wait (start-time fair queueing: Goyal, Vin and Cheng 1996).
  * Owns: nothing; a party is the caller's. Threads: one caller. O(log n) amortised, no
  * allocation. */
-#ifndef SYSOM_AGGREGATOR_FAIR_H
-#define SYSOM_AGGREGATOR_FAIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void fair_leave(struct fair *f, struct fair_party *p);
 void fair_charge(struct fair *f, struct fair_party *p, uint64_t cost);
 /* Sets p's key, for queues that are not ordered by cost; p then waits. */
 void fair_set(struct fair *f, struct fair_party *p, uint64_t figure);
-
-#endif

@@ -3,8 +3,7 @@
  * fleet, and replies. Trust: every message is hostile. rep disconnects peers with too large
  * messages; the codec refuses other invalid ones. Threads: nng's; open, stop and close from one
  * thread. */
-#ifndef SYSOM_AGGREGATOR_INGEST_H
-#define SYSOM_AGGREGATOR_INGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void ingest_stop(struct ingest *g);
  * for nng's threads. NULL is a no-op. */
 void ingest_close(struct ingest *g);
 void ingest_stats(struct ingest *g, struct ingest_stats *out);
-
-#endif

@@ -5,8 +5,7 @@
  * Owns: connections, their buffers, the threads of each lane, one thread that frees connections.
  * Threads: the request function runs on its lane's; rep_answer from any; open and close from
  * one. */
-#ifndef SYSOM_AGGREGATOR_REP_H
-#define SYSOM_AGGREGATOR_REP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
  * out, disconnects all peers and waits for the threads. NULL is a no-op. */
 void rep_close(struct rep *r, uint32_t grace_ms);
 void rep_stats(struct rep *r, struct rep_stats *out);
-
-#endif

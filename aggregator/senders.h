@@ -4,8 +4,7 @@
  * takes much waits and makes room for others, however many connections it has.
  * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection. Threads: one
  * caller at a time. */
-#ifndef SYSOM_AGGREGATOR_SENDERS_H
-#define SYSOM_AGGREGATOR_SENDERS_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -60,5 +59,3 @@ void senders_each(struct senders *s, void (*fn)(struct seat *seat));
 /* The sender with most seats, or with most bytes; NULL: none. */
 struct sender *senders_most_seats(struct senders *s);
 struct sender *senders_most_bytes(struct senders *s);
-
-#endif

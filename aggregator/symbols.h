@@ -5,8 +5,7 @@
  * time (the worker of aggregator/api/api_symbols.c), because reading and syncing files takes long;
  * everything else any. Trust: every body is hostile: its size, depth and counts, and the answer's
  * size, are bounded. */
-#ifndef SYSOM_AGGREGATOR_SYMBOLS_H
-#define SYSOM_AGGREGATOR_SYMBOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ struct symbols_stats {
 };
 void symbols_stats(struct symbols *s, struct symbols_stats *out); /* any thread */
 unsigned symbols_status(struct symbols *s, struct buf *out);	  /* any thread */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * all_bytes.h - a whole buffer to or from a file. Header only. Threads: any. */
-#ifndef SYSOM_BASE_ALL_BYTES_H
-#define SYSOM_BASE_ALL_BYTES_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ static inline int all_bytes_read(int fd, void *to, size_t bytes, uint64_t offset
 	}
 	return 0;
 }
-
-#endif

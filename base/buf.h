@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * buf.h - a growable byte buffer with a maximum size. Threads: one caller. A failed append marks
  * the buffer, and later appends are no-ops. So the caller needs to check only once, at the end. */
-#ifndef SYSOM_BASE_BUF_H
-#define SYSOM_BASE_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ void buf_svarint(struct buf *b, int64_t v);
 /* Return 0 and move *pos; -EPROTO: past the end, or longer than 10 bytes. */
 int buf_read_varint(const uint8_t *data, size_t bytes, size_t *pos, uint64_t *out);
 int buf_read_svarint(const uint8_t *data, size_t bytes, size_t *pos, int64_t *out);
-
-#endif

@@ -2,8 +2,7 @@
  * carve.h - several arrays in one block of memory. One function does the layout and runs twice:
  * without memory it computes the size of the block, with memory it places the arrays. Header-only;
  * allocates nothing. */
-#ifndef SYSOM_BASE_CARVE_H
-#define SYSOM_BASE_CARVE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ static inline void *carve_take(struct carve *c, size_t count, size_t element_byt
 	c->bytes += (count * element_bytes + 15) & ~(size_t)15;
 	return out;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * check.h - assertions about our own code. A peer's bytes never reach CHECK: they are counted and
  * dropped. preload/ and cupti/ never include this file: they switch themselves off instead. */
-#ifndef SYSOM_BASE_CHECK_H
-#define SYSOM_BASE_CHECK_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,5 +15,3 @@
 	} while (0)
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-
-#endif

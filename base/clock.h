@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * clock.h - clock readings and their ids. Header-only and libc-only, so that preload/ may use it.
  * INV-8: producers store raw stamps and name the clock; only sysomd converts them. */
-#ifndef SYSOM_BASE_CLOCK_H
-#define SYSOM_BASE_CLOCK_H
+#pragma once
 
 #include <errno.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ static inline uint64_t clock_ticks(void)
 	return clock_monotonic_ns();
 #endif
 }
-
-#endif

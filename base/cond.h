@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cond.h - condition variables whose timed waits are on CLOCK_MONOTONIC. Header only. */
-#ifndef SYSOM_BASE_COND_H
-#define SYSOM_BASE_COND_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -15,5 +14,3 @@ static inline void cond_init_monotonic(pthread_cond_t *c)
 	pthread_cond_init(c, &attr);
 	pthread_condattr_destroy(&attr);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * environment.h - variables that begin with SYSOM_ and that no program of ours reads: misspelt ones.
  * Header-only and without allocation, since the preload uses it. Threads: as getenv(). */
-#ifndef SYSOM_BASE_ENVIRONMENT_H
-#define SYSOM_BASE_ENVIRONMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ static inline const char *environment_unknown(size_t *at)
 	}
 	return NULL;
 }
-
-#endif

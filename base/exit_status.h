@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * exit_status.h - the exit statuses of every program, as the manual pages document them. */
-#ifndef SYSOM_BASE_EXIT_STATUS_H
-#define SYSOM_BASE_EXIT_STATUS_H
+#pragma once
 
 enum {
 	EXIT_OK = 0,
@@ -9,5 +8,3 @@ enum {
 	EXIT_USAGE = 2,	  /* bad arguments, settings or input files */
 	EXIT_FAILED = 3,  /* what was asked could not be done: nobody answers, no room, no memory */
 };
-
-#endif

@@ -2,8 +2,7 @@
  * file_id.h - remembers which file a descriptor referred to. Programs close descriptors that they
  * did not open, and then get the same numbers for files of their own, which we must not touch.
  * Header only, libc only. */
-#ifndef SYSOM_BASE_FILE_ID_H
-#define SYSOM_BASE_FILE_ID_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -31,5 +30,3 @@ static inline bool file_id_is(int fd, const struct file_id *f)
 
 	return file_id_note(fd, &now) && now.device == f->device && now.inode == f->inode;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * hash.h - FNV-1a 64 and a finaliser, for tables and identities inside one version of sysom.
  * Header-only and libc-free, so that preload/ may use it. Not for keys that a peer may choose: use
  * base/keyed.h for those. */
-#ifndef SYSOM_BASE_HASH_H
-#define SYSOM_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ static inline uint64_t hash_mix(uint64_t x)
 	x ^= x >> 33;
 	return x;
 }
-
-#endif

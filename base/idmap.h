@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * idmap.h - 64-bit keys to 32-bit numbers, growing up to a bound. Threads: one caller.
  * Trust: keys may be chosen by a peer; they are hashed with the process's key. */
-#ifndef SYSOM_BASE_IDMAP_H
-#define SYSOM_BASE_IDMAP_H
+#pragma once
 
 #include "base/probe.h"
 
@@ -27,5 +26,3 @@ uint32_t idmap_get(const struct idmap *m, uint64_t key);
 /* Inserts or replaces. 0, -ENOMEM, -ENOSPC. */
 int idmap_put(struct idmap *m, uint64_t key, uint32_t value);
 void idmap_remove(struct idmap *m, uint64_t key);
-
-#endif

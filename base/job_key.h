@@ -4,8 +4,7 @@
  * follows the last '@'; the name may contain '@' too.
  * NAME may be SERIES#RUN, divided at its last '#'. RUN distinguishes jobs that run at the same time;
  * a job is compared with earlier jobs of its SERIES. Header only. */
-#ifndef SYSOM_BASE_JOB_KEY_H
-#define SYSOM_BASE_JOB_KEY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ static inline bool job_key_matches(const char *key, const char *asked)
 	       !strncmp(key, asked, n) &&
 	       (n == name || key[n] == '#' || (key[n] == '.' && memchr(asked, '#', n)));
 }
-
-#endif

@@ -3,8 +3,7 @@
  * choose. Without the secret key nobody can prepare keys that share a chain or a hash. A hash is
  * valid in one run of one process: never store it, send it or compare it with another process's.
  * Threads: any. */
-#ifndef SYSOM_BASE_KEYED_H
-#define SYSOM_BASE_KEYED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ uint64_t keyed_bytes(const struct keyed *k, const void *data, size_t bytes);
 uint64_t keyed_text(const struct keyed *k, const char *text);
 /* This process's own random key; made at the first call, constant from then on. */
 const struct keyed *keyed_process(void);
-
-#endif

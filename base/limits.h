@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * limits.h - every bound of sysom, each with its reason. Names end in their unit. */
-#ifndef SYSOM_BASE_LIMITS_H
-#define SYSOM_BASE_LIMITS_H
+#pragma once
 
 /* ---- inside the job (ring/, preload/, cupti/) ---- */
 /* All shared memory of one process: the job pays for it. */
@@ -350,5 +349,3 @@
 /* Kernel symbols: a distribution's kernel with modules has 250,000, of which a third are code. */
 #define LIMIT_SAMPLER_KERNEL_SYMBOLS	(1u << 19)
 #define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)
-
-#endif

@@ -2,8 +2,7 @@
  * order.h - comparators for qsort() and bsearch(), and a sort of an array. Header only.
  *
  *   ORDER_BY(by_rank, struct place, ORDER_UP(rank) ?: ORDER_UP(slot)); */
-#ifndef SYSOM_BASE_ORDER_H
-#define SYSOM_BASE_ORDER_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -32,5 +31,3 @@
 		if (count)                                                                         \
 			qsort(list, count, sizeof(*(list)), order);                                \
 	} while (0)
-
-#endif

@@ -8,8 +8,7 @@
  * Each number keeps its hash: the index grows without asking for it, and what differs in it is not
  * looked at. Trust: the hash of a key that a peer chooses is keyed (base/keyed.h).
  * Threads: one caller. */
-#ifndef SYSOM_BASE_PROBE_H
-#define SYSOM_BASE_PROBE_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -130,5 +129,3 @@ static inline void probe_remove(struct probe *t, uint64_t hash, uint32_t number)
 	t->slot[hole] = 0;
 	t->count--;
 }
-
-#endif

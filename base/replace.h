@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replace.h - writes a file that is there complete or not at all: beside it under another name, then
  * renamed. Threads: one a file. */
-#ifndef SYSOM_BASE_REPLACE_H
-#define SYSOM_BASE_REPLACE_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -17,5 +16,3 @@ int replace_begin(struct replace *r, int dirfd, const char *path, mode_t mode);
 /* Closes the file, and puts it in place if err is 0. Otherwise, and where that fails, nothing is
  * left. err or -errno. Not durable: its owner syncs fd before, and the directory after. */
 int replace_end(struct replace *r, int err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * room.h - growable arrays. Header only. */
-#ifndef SYSOM_BASE_ROOM_H
-#define SYSOM_BASE_ROOM_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ static inline int room_make_zero(void *array, size_t *room, size_t want, size_t 
 }
 
 #define ROOM_FOR_ZERO(array, room, want) room_make_zero(&(array), &(room), (want), sizeof(*(array)))
-
-#endif

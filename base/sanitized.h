@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sanitized.h - defines SANITIZED in builds with a sanitizer, which costs extra memory and time. */
-#ifndef SYSOM_BASE_SANITIZED_H
-#define SYSOM_BASE_SANITIZED_H
+#pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -9,6 +8,4 @@
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1
 #endif
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sorted.h - binary search in an array sorted by a uint64_t field. Header only. */
-#ifndef SYSOM_BASE_SORTED_H
-#define SYSOM_BASE_SORTED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ static inline size_t sorted_find(const uint64_t *first, size_t count, size_t str
 /* Index of the first element whose field is more than `than`. */
 #define SORTED_ABOVE(array, count, field, than)                                                    \
 	sorted_find(&(array)->field, (count), sizeof(*(array)), (than), true)
-
-#endif

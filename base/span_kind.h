@@ -2,8 +2,7 @@
  * span_kind.h - the words of a span catalogue that are numbers in an event: kinds of processes and
  * of threads, and what can be counted as work. Their order is part of the ring's format: append
  * only. */
-#ifndef SYSOM_BASE_SPAN_KIND_H
-#define SYSOM_BASE_SPAN_KIND_H
+#pragma once
 
 /* What the process of a span is for. */
 #define SPAN_PROCESSES(X)                                                                          \
@@ -40,5 +39,3 @@ enum span_phase {
 	SPAN_PHASE_MIXED,
 	SPAN_PHASE_COUNT
 };
-
-#endif

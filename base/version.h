@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * version.h - the release number of all programs of this tree; CHANGELOG.md has the notes. */
-#ifndef SYSOM_BASE_VERSION_H
-#define SYSOM_BASE_VERSION_H
+#pragma once
 
 #define SYSOM_VERSION "0.1.0"
-
-#endif

@@ -2,8 +2,7 @@
  * kernel_types.h - the few kernel types that our BPF programs use, relocated at load time (CO-RE). They are
  * written by hand, so the build needs no BTF and no kernel headers. If some kernels lack a field,
  * bpf_core_field_exists is called before it is read. x86-64. */
-#ifndef SYSOM_BPF_KERNEL_TYPES_H
-#define SYSOM_BPF_KERNEL_TYPES_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -68,5 +67,3 @@ struct bpf_perf_event_data {
 #define KERNEL_STACK_BYTES 16384u
 #define KERNEL_USER_CS	   0x33u
 #define KERNEL_USER_SS	   0x2bu
-
-#endif

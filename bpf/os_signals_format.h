@@ -2,8 +2,7 @@
  * os_signals_format.h - the counters of the OS signals' kernel side. Values only grow, and user space takes
  * differences. Times are in nanoseconds. Process and thread numbers are those of the daemon's PID
  * namespace. */
-#ifndef SYSOM_BPF_OS_SIGNALS_FORMAT_H
-#define SYSOM_BPF_OS_SIGNALS_FORMAT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -144,5 +143,3 @@ enum os_counter {
 	OS_LOST_PROCESSES, /* no room to follow a child */
 	OS_COUNTER_MAX
 };
-
-#endif

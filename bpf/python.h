@@ -4,8 +4,7 @@
  * (read_user.h). Reads once per frame, at most PYTHON_STEP_MAX frames and PYTHON_THREAD_MAX thread states.
  * Threads: the walked thread is the current one (BPF) or stopped. Other threads may change what is read;
  * then the walk ends as FAULT or GARBAGE, or gives meaningless frames, but no other harm. */
-#ifndef SYSOM_BPF_PYTHON_H
-#define SYSOM_BPF_PYTHON_H
+#pragma once
 
 #include "bpf/python_format.h"
 #include "bpf/read_user.h"
@@ -284,5 +283,3 @@ static __always_inline void python_walk(struct python_state *s, const struct pyt
 	s->end = PYTHON_END_ROOT;
 	python_frames(s, p, frame);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * space finds the interpreter, checks its layout and fills struct python_process
  * (sampler/python/python_runtime.h). python.h walks the frames, and sampler/python/python_stitch.h joins
  * and names them. */
-#ifndef SYSOM_BPF_PYTHON_FORMAT_H
-#define SYSOM_BPF_PYTHON_FORMAT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -101,5 +100,3 @@ struct python_state {
 	struct python_frame frame[PYTHON_FRAME_MAX]; /* innermost first */
 	__u64 scratch[PYTHON_SCRATCH_WORDS];
 };
-
-#endif

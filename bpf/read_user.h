@@ -2,8 +2,7 @@
  * read_user.h - reads a process's memory, for code that runs in the kernel and in user space. In a BPF
  * program it calls the helper. In user space it reads from the thread's read_user_source: a stopped
  * process, a live one, or a recorded snapshot. */
-#ifndef SYSOM_BPF_READ_USER_H
-#define SYSOM_BPF_READ_USER_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -39,5 +38,4 @@ static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address
 	return read_user_source.read(read_user_source.owner, to, bytes, address);
 }
 
-#endif
 #endif

@@ -9,8 +9,7 @@
  * contents: the kernel lets such an update return only after an RCU grace period. By then every program
  * that read the old epoch has ended, its counts and stacks are complete, and no program writes the old set
  * until two swaps later. */
-#ifndef SYSOM_BPF_SAMPLER_CORE_H
-#define SYSOM_BPF_SAMPLER_CORE_H
+#pragma once
 
 #include "bpf/kernel_types.h"
 
@@ -474,5 +473,3 @@ static __always_inline void sample_count(struct sampler_scratch *s, __u64 weight
 	__sync_fetch_and_add(&c->weight_ns, weight_ns);
 	__sync_fetch_and_add(&c->count, 1);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * sampler_format.h - the structs between the sampler's kernel side and user side. The kernel counts in two
  * sets, used in turn. Each stack is sent once per period through the ring, as a struct sampler_stack. */
-#ifndef SYSOM_BPF_SAMPLER_FORMAT_H
-#define SYSOM_BPF_SAMPLER_FORMAT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -277,5 +276,3 @@ enum sampler_counter {
 	SAMPLER_COUNT_END,	   /* by enum unwind_end from here */
 	SAMPLER_COUNT_MAX = SAMPLER_COUNT_END + UNWIND_END_COUNT,
 };
-
-#endif

@@ -5,8 +5,7 @@
  * it when it drains. So all time off the CPU is in a record or in a sum with its first and last time.
  * The records have their own ring: stacks don't take its room, and no tick finds it locked by the switch
  * that it interrupted. */
-#ifndef SYSOM_BPF_SWITCH_RECORD_H
-#define SYSOM_BPF_SWITCH_RECORD_H
+#pragma once
 
 #include "bpf/sampler_format.h"
 
@@ -344,5 +343,3 @@ static __always_inline void record_wanted(struct task_struct *prev)
 	off_cpu_threads[tid % SAMPLER_MARKS].recorded = 1;
 	t->phase = SAMPLER_SWITCH_ON;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Interrupts run in the interrupted thread's context, so one load shows whether it is recorded. The
  * scheduler counts steal and throttling per CPU. Between two switches a thread can't move, so the
  * differences are its own. A count that the kernel lacks stays 0. */
-#ifndef SYSOM_BPF_SWITCH_TAKEN_H
-#define SYSOM_BPF_SWITCH_TAKEN_H
+#pragma once
 
 /* The kind of each vector: HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU. */
 #define TAKEN_VECTORS 10u
@@ -195,5 +194,3 @@ static __always_inline __u64 taken_any(const struct sampler_switch_taken *k)
 		any |= k->ns[i];
 	return any;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * task_number.h - a task's number in the daemon's PID namespace. Include after bpf_helpers.h. */
-#ifndef SYSOM_BPF_TASK_NUMBER_H
-#define SYSOM_BPF_TASK_NUMBER_H
+#pragma once
 
 #include "bpf/kernel_types.h"
 
@@ -46,5 +45,3 @@ static __always_inline __u32 task_process_number(struct task_struct *task)
 		return (__u32)BPF_CORE_READ(task, tgid);
 	return task_number(BPF_CORE_READ(task, group_leader));
 }
-
-#endif

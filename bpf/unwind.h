@@ -10,8 +10,7 @@
  * after UNWIND_BLIND; unwind_finish.
  * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded.
  */
-#ifndef SYSOM_BPF_UNWIND_H
-#define SYSOM_BPF_UNWIND_H
+#pragma once
 
 #include "bpf/unwind_format.h"
 
@@ -759,5 +758,3 @@ static __always_inline void unwind_finish(struct unwind_state *s)
 			unwind_marker_set(s->pending[i], UNWIND_MARKER_FP);
 	}
 }
-
-#endif

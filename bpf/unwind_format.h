@@ -11,8 +11,7 @@
  * the rule. The rows of a page are sorted, in one chunk, and the first has offset 0. Writers fill a table
  * before the mapping that refers to it. Freed memory is written again only after every program that may
  * have seen it has ended (unwind_store.h). */
-#ifndef SYSOM_BPF_UNWIND_FORMAT_H
-#define SYSOM_BPF_UNWIND_FORMAT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -213,5 +212,3 @@ struct unwind_state {
 	__u64 window[UNWIND_SCAN_WORDS]; /* the piece of the stack that is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];
 };
-
-#endif

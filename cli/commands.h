@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * commands.h - the commands of `sysom`; each returns its exit status (options.h). */
-#ifndef SYSOM_CLI_COMMANDS_H
-#define SYSOM_CLI_COMMANDS_H
+#pragma once
 
 #include "cli/client/client.h"
 #include "cli/options.h"
@@ -76,5 +75,3 @@ json_t **commands_sorted_ranks(const json_t *ranks, size_t *count);
 void commands_print_json(const json_t *j);
 /* The same; takes j. */
 void commands_print_new(json_t *j);
-
-#endif

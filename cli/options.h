@@ -2,8 +2,7 @@
  * options.h - the command line of `sysom`: every command names its options in a table, from which
  * they are read and its --help is printed. Threads: one caller. Texts are borrowed from argv and the
  * environment. */
-#ifndef SYSOM_CLI_OPTIONS_H
-#define SYSOM_CLI_OPTIONS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -103,5 +102,3 @@ int options_read(const struct command *c, void *to, int argc, char **argv);
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
 /* Reads the whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
-
-#endif

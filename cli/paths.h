@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * paths.h - finds sysomd's sockets and the preload library. docs/INTERFACES.md is normative.
  * Threads: one caller. */
-#ifndef SYSOM_CLI_PATHS_H
-#define SYSOM_CLI_PATHS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool paths_beside(char *out, size_t out_bytes, const char *relative);
 /* Absolute path of libsysom_preload.so: SYSOM_PRELOAD, else its place in a build or an installation. 0;
  * -ENOENT with the last path that was tried in out. */
 int paths_preload(char *out, size_t out_bytes);
-
-#endif

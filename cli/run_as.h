@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * run_as.h - which user a command runs as. `sudo sysom record -- CMD` needs root to sample, but CMD runs as
  * the user who called sudo. */
-#ifndef SYSOM_CLI_RUN_AS_H
-#define SYSOM_CLI_RUN_AS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -20,5 +19,3 @@ int run_as_find(struct run_as *out, const char *name);
 /* In the child, before exec: sets that user's groups, ids and environment (HOME, USER, LOGNAME; no
  * SUDO_*). On -errno the command must not run. */
 int run_as_become(const struct run_as *u);
-
-#endif

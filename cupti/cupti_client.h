@@ -5,8 +5,7 @@
  * subscription, and leaves the only one to the job's profiler.
  * Threads: start and the rival_* functions run on the job's threads, never on a launch path; tend
  * and pause on the helper thread. Everything fails open. */
-#ifndef SYSOM_CUPTI_CLIENT_H
-#define SYSOM_CUPTI_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
 void cupti_client_rival_clock(cupti_timestamp_fn fn);
 void cupti_client_rival_enables(uint32_t kind);
 void cupti_client_rival_disables(uint32_t kind);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_decode.h - CUPTI's activity records to ring events. Pure except for the two callbacks.
  * Trust: the records are CUPTI's; stamps are checked, names copied at once. */
-#ifndef SYSOM_CUPTI_DECODE_H
-#define SYSOM_CUPTI_DECODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ union cupti_decode_event {
  * kernel's name to intern (borrowed from CUPTI), else NULL. */
 enum cupti_decode_result cupti_decode_record(const void *record, union cupti_decode_event *out,
 					     const char **name);
-
-#endif

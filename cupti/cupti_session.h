@@ -3,8 +3,7 @@
  * the subscriber-scoped activity calls of CUPTI 13.3 (foreign/cupti_v2.h), so a profiler of the job
  * that does the same does not affect us. At most one session per process.
  * Threads: the caller serialises; CUPTI calls the functions given to open on any thread. */
-#ifndef SYSOM_CUPTI_CUPTI_SESSION_H
-#define SYSOM_CUPTI_CUPTI_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void cupti_session_disable(uint32_t kind);
 cupti_result cupti_session_next_record(uint8_t *buffer, size_t valid_bytes, void **record);
 /* Records that CUPTI dropped since the last call. */
 size_t cupti_session_dropped(void);
-
-#endif

@@ -2,8 +2,7 @@
  * cpython.h - what we use of CPython 3.10 to 3.14, by dlsym: functions of its C API, the head of an
  * object, and places in a type of 3.8 and later, 64 bits, no debug build. The library that uses it
  * checks the places against the running interpreter. */
-#ifndef SYSOM_FOREIGN_CPYTHON_H
-#define SYSOM_FOREIGN_CPYTHON_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ struct py_getset {
 
 /* co_flags */
 #define PY_CODE_GENERATOR 0x2a0 /* generator, coroutine or asynchronous generator */
-
-#endif

@@ -2,8 +2,7 @@
  * cuda.h - the part of the CUDA driver's ABI that sysom uses, under our own names. So the tree
  * builds without a toolkit, and a conformance test can include NVIDIA's header beside it.
  * Frozen: values and layouts of CUDA 11.0 to 13.0. Extend, never renumber. */
-#ifndef SYSOM_FOREIGN_CUDA_H
-#define SYSOM_FOREIGN_CUDA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ typedef cu_result (*cu_mem_alloc_fn)(cu_deviceptr *out, size_t bytes);
 typedef cu_result (*cu_mem_free_fn)(cu_deviceptr p);
 typedef cu_result (*cu_mem_alloc_async_fn)(cu_deviceptr *out, size_t bytes, cu_stream stream);
 typedef cu_result (*cu_mem_free_async_fn)(cu_deviceptr p, cu_stream stream);
-
-#endif

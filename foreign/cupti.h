@@ -2,8 +2,7 @@
  * cupti.h - the part of CUPTI's activity ABI that sysom uses (CUDA 11.0 to 13.0), under our own
  * names. The kernel record's offsets used here are the same from K5 (160 bytes) to K10 (216), so
  * one decoder serves all. Records are packed to 8 bytes. */
-#ifndef SYSOM_FOREIGN_CUPTI_H
-#define SYSOM_FOREIGN_CUPTI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -148,5 +147,3 @@ typedef cupti_result (*cupti_get_stream_id_fn)(void *context, void *stream, uint
 					       uint32_t *id); /* cuptiGetStreamIdEx */
 typedef cupti_result (*cupti_get_context_id_fn)(void *context, uint32_t *id);
 typedef cupti_result (*cupti_get_timestamp_fn)(uint64_t *ns);
-
-#endif

@@ -8,8 +8,7 @@
  *   - PyTorch, torch/profiler/_cupti/cupti_python.py: the ctypes signatures
  * Not included: what only user-defined records need. We pass no configuration to enable, so records
  * keep the predefined layouts. */
-#ifndef SYSOM_FOREIGN_CUPTI_V2_H
-#define SYSOM_FOREIGN_CUPTI_V2_H
+#pragma once
 
 #include "foreign/cupti.h"
 
@@ -55,5 +54,3 @@ typedef cupti_result (*cupti_activity_dropped_v2_fn)(cupti_subscriber s, void *c
 typedef cupti_result (*cupti_activity_set_attribute_v2_fn)(cupti_subscriber s, uint32_t attr,
 							   size_t *bytes, void *value);
 typedef cupti_result (*cupti_get_timestamp_v2_fn)(cupti_subscriber s, uint64_t *ns);
-
-#endif

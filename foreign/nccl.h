@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nccl.h - the part of NCCL's public ABI that sysom uses (2.0 to 2.29 and forks that keep it). */
-#ifndef SYSOM_FOREIGN_NCCL_H
-#define SYSOM_FOREIGN_NCCL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ static inline unsigned nccl_type_bytes(unsigned type)
 
 	return type < sizeof(bytes) ? bytes[type] : 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * nccl_profiler.h - NCCL's profiler plugin interface, versions 1 (2.23), 2 (2.24, 2.25), 3 (2.26),
  * 4 (2.27), 5 (2.28) and 6 (2.29 and later), under our own names. The descriptors are complete:
  * sizes must be right, because we may pass a descriptor on to another plugin. */
-#ifndef SYSOM_FOREIGN_NCCL_PROFILER_H
-#define SYSOM_FOREIGN_NCCL_PROFILER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -312,5 +311,3 @@ NCCL_PROFILER_START(3, 120);
 NCCL_PROFILER_START(4, 104);
 NCCL_PROFILER_START(5, 112);
 NCCL_PROFILER_START(6, 112);
-
-#endif

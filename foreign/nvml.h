@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nvml.h - the part of NVML's ABI that sysom uses (R450 to R580), under our own names. Frozen:
  * extend, never renumber. */
-#ifndef SYSOM_FOREIGN_NVML_H
-#define SYSOM_FOREIGN_NVML_H
+#pragma once
 
 #include <stdint.h>
 
@@ -108,5 +107,3 @@ typedef nvml_result (*nvml_event_register_fn)(nvml_device device, unsigned long 
 typedef nvml_result (*nvml_event_wait_fn)(nvml_event_set set, nvml_event *event,
 					  unsigned timeout_ms);
 typedef nvml_result (*nvml_event_free_fn)(nvml_event_set set);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nvtx.h - the part of NVTX version 2/3's injection ABI that sysom implements, under our own
  * names. */
-#ifndef SYSOM_FOREIGN_NVTX_H
-#define SYSOM_FOREIGN_NVTX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ struct nvtx_callbacks {
 	int (*get_module)(uint32_t module, void ****table, unsigned *count);
 };
 typedef const void *(*nvtx_get_export_table_fn)(uint32_t table);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * beat_sample.h - selects the collectives that a beat carries: a pure function, so that every rank
  * sends the same ones (docs/wire-format.md, "Which are sampled"). Header-only. */
-#ifndef SYSOM_MODEL_BEAT_SAMPLE_H
-#define SYSOM_MODEL_BEAT_SAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ static inline bool beat_sample(uint64_t comm, uint32_t func, uint32_t seq, uint3
 
 	return !shift || (shift < 64 && !(h >> (64 - shift)));
 }
-
-#endif

@@ -4,8 +4,7 @@
  * several nodes merge into what one node would have counted.
  * Times: ns, from 1 us to 73 min; shorter and longer ones count in the first and the last class.
  * Memory: the caller's, all zero at first. Threads: one at a time per struct. */
-#ifndef SYSOM_MODEL_DURATIONS_H
-#define SYSOM_MODEL_DURATIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void durations_add_class(struct durations *d, uint32_t class, uint32_t count);
 void durations_merge(struct durations *into, const struct durations *from);
 /* The middle of the class that holds the quantile p, 0 to 1; 0: nothing was counted. */
 double durations_quantile(const struct durations *d, double p);
-
-#endif

@@ -3,8 +3,7 @@
  * (after diagnosis) why. Also the catalogue of layers and causes (docs/causes.md).
  * Pure. Threads: any. Texts in evidence contain unfiltered names from the job and the node: whoever
  * prints them must escape them. */
-#ifndef SYSOM_MODEL_FINDING_H
-#define SYSOM_MODEL_FINDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,5 +106,3 @@ void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, 
 /* The same, about one rank. */
 void finding_say_of(struct finding *f, int32_t rank, enum finding_layer layer, double effect_ns,
 		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-
-#endif

@@ -3,8 +3,7 @@
  * value, and the one table of all kinds (docs/os-signals.md). Pure. Threads: any. Trust: the
  * subject contains names of processes, devices and locks as the node saw them. os_signal_text
  * copies them unchanged; whoever prints them must escape them. */
-#ifndef SYSOM_MODEL_OS_SIGNAL_H
-#define SYSOM_MODEL_OS_SIGNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max,
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
 /* Only its end: " (usually 2)"; "" if unknown. */
 const char *os_signal_usual_text(const struct os_signal *s, char *out, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  * a per-rank name table that travels with the records. Canonical order: host records by (begin_ns,
  * thread, arrival); device records by (begin_ns, stream, correlation). The two sequences are passed
  * on separately, as they arrive. */
-#ifndef SYSOM_MODEL_RECORD_H
-#define SYSOM_MODEL_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -118,5 +117,3 @@ struct step_mark {
 	uint32_t work_count;
 	uint32_t phase; /* name id, 0 none */
 };
-
-#endif

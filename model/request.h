@@ -7,8 +7,7 @@
  *
  * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: made
  * from what the job's processes say; the node bounds it. */
-#ifndef SYSOM_MODEL_REQUEST_H
-#define SYSOM_MODEL_REQUEST_H
+#pragma once
 
 #include "model/durations.h"
 #include "model/window.h"
@@ -75,5 +74,3 @@ struct request_job {
 /* Violations with the same objective, phase and span in one job are one incident. The id of its
  * windows (window.anomaly_id), the same on every node. */
 void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16]);
-
-#endif

@@ -2,8 +2,7 @@
  * span_catalogue.h - catalogues of Python functions whose calls are spans: YAML, as people write
  * it, into the lines that libsysom_preload.so reads (docs/spans.md).
  * Owns nothing between calls. Trust: the text is a stranger's; sizes are bounded. */
-#ifndef SYSOM_MODEL_SPAN_CATALOGUE_H
-#define SYSOM_MODEL_SPAN_CATALOGUE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ void span_catalogue_head(struct buf *out);
  * `errors`. *count is increased; it bounds all catalogues of one compiled form together. */
 unsigned span_catalogue_compile(struct buf *out, const char *path, const char *text, size_t bytes,
 				struct span_catalogue_count *count, FILE *errors);
-
-#endif

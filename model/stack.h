@@ -4,8 +4,7 @@
  * and kernel names are strings, because only the node can read them; native frames stay (Build ID,
  * offset) until a symbol resolver names them. Owns: stack_batch_fini releases what a builder added;
  * readers borrow.  Threads: one caller. */
-#ifndef SYSOM_MODEL_STACK_H
-#define SYSOM_MODEL_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -267,5 +266,3 @@ bool stack_frame_is_nameless(const struct stack_batch *b, const struct stack_fra
 /* Whether every index is within its table, and counts are within bounds: for batches from another
  * process. */
 bool stack_batch_valid(const struct stack_batch *b);
-
-#endif

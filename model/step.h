@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * step.h - one step of a process: its work, its latency, and what its time was spent on.
  * analysis/steps finds steps. */
-#ifndef SYSOM_MODEL_STEP_H
-#define SYSOM_MODEL_STEP_H
+#pragma once
 
 #include "model/record.h"
 
@@ -101,4 +100,3 @@ struct kinds_row {
 	double launches, collectives; /* by work: per step, mean */
 	bool grown;		      /* the latest occurrence was longer than usual */
 };
-#endif

@@ -4,8 +4,7 @@
  * --thresholds` prints it. Sizes, bounds against hostile input and constants of a formula are not
  * thresholds: they stay where they are used. Constant: the same in every program, so that live and
  * replay judge alike. Threads: any. */
-#ifndef SYSOM_MODEL_THRESHOLDS_H
-#define SYSOM_MODEL_THRESHOLDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct threshold_row {
 };
 /* Rows in the order of the table; NULL after the last one. */
 const struct threshold_row *thresholds_row(size_t i);
-
-#endif

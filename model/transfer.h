@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * transfer.h - what one channel of the communication library sent to one peer for one collective.
  * Threads: any. Trust: figures of the job's process, converted but not checked. */
-#ifndef SYSOM_MODEL_TRANSFER_H
-#define SYSOM_MODEL_TRANSFER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ struct transfer {
 	uint16_t rank;
 	uint8_t func, channel; /* enum record_coll; 0 unknown */
 };
-
-#endif

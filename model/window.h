@@ -3,8 +3,7 @@
  * and a beat (the small periodic summary). Plain structs; wire/codec.h encodes them.
  * All times are CLOCK_MONOTONIC nanoseconds of the node; realtime_offset_ns + t =
  * CLOCK_REALTIME. */
-#ifndef SYSOM_MODEL_WINDOW_H
-#define SYSOM_MODEL_WINDOW_H
+#pragma once
 
 #include "model/os_signal.h"
 #include "model/record.h"
@@ -275,5 +274,3 @@ struct beat {
 /* For decoded windows: frees the arrays inside (all names are one allocation), not the struct. */
 void wire_window_free(struct window *w);
 void wire_beat_free(struct beat *b);
-
-#endif

@@ -5,8 +5,7 @@
  * falls four blocks behind. It then records why it ended and counts the events that come later.
  * Owns: the file, and a thread that packs and writes. Threads: the loop's. Only analysis_log_close
  * waits for the disk. Every call with NULL is a no-op. */
-#ifndef SYSOM_NODE_ANALYSIS_LOG_H
-#define SYSOM_NODE_ANALYSIS_LOG_H
+#pragma once
 
 #include "node/journal.h"
 
@@ -37,5 +36,3 @@ void analysis_log_flag(struct analysis_log *l, const struct local_peers_flag *f)
 /* Call regularly: passes events that are a second old to the writing thread. */
 void analysis_log_tend(struct analysis_log *l, uint64_t now_ns);
 void analysis_log_stats(struct analysis_log *l, struct analysis_log_stats *out);
-
-#endif

@@ -6,8 +6,7 @@
  * bucket of full ones of their own first, so that many small anomalies leave no spike without its
  * evidence. Windows beyond all are only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
-#ifndef SYSOM_NODE_ANOMALY_H
-#define SYSOM_NODE_ANOMALY_H
+#pragma once
 
 #include "model/window.h"
 
@@ -69,5 +68,3 @@ void anomaly_reset(struct anomaly *a);
 uint32_t anomaly_reason(const struct anomaly *a);
 /* Takes a token for the closed window. want_full false: only from the bucket for summaries. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);
-
-#endif

@@ -6,8 +6,7 @@
  * their rate with hysteresis. Owns: its memory, allocated at open.  Threads: one caller.  Pure
  * otherwise: time is an argument. Trust: communicators and sequences come from the job. Every table
  * is bounded, and entries without room are counted. */
-#ifndef SYSOM_NODE_BEATS_H
-#define SYSOM_NODE_BEATS_H
+#pragma once
 
 #include "model/window.h"
 
@@ -34,5 +33,3 @@ void beats_step(struct beats *b, const struct window_step *s, bool used);
  * filled the other fields. The result fits LIMIT_BEAT_BYTES_PER_RANK. */
 void beats_fill(struct beats *b, struct beat_rank *out, uint64_t now_ns);
 void beats_stats_get(const struct beats *b, struct beats_stats *out);
-
-#endif

@@ -6,8 +6,7 @@
  * finds time that a hypervisor takes and /proc/stat omits. Otherwise there is one ordinary thread. If it is
  * late by more than CANARY_LATE_NS, all CPUs were busy or the machine stood still; steps of that
  * time are no evidence against a rank. Owns: the threads. Threads: any may call. */
-#ifndef SYSOM_NODE_CANARY_H
-#define SYSOM_NODE_CANARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void canary_totals(struct canary *c, uint64_t *count, uint64_t *total_ns);
  * except that it omits the first CANARY_REALTIME_LATE_NS of each stop. 0 without real-time threads,
  * and for NULL. */
 uint64_t canary_stolen_ns(struct canary *c);
-
-#endif

@@ -5,8 +5,7 @@
  * rank the records that the events refer to, packed by wire/codec.h.
  * Trust: the reader takes hostile bytes; every count is bounded by base/limits.h before anything is
  * allocated. Threads: any; no shared state. */
-#ifndef SYSOM_NODE_JOURNAL_H
-#define SYSOM_NODE_JOURNAL_H
+#pragma once
 
 #include "analysis/expect/judge.h"
 #include "analysis/slow/local_peers.h"
@@ -109,5 +108,3 @@ int journal_block_open(struct journal_block **out, const uint8_t head[JOURNAL_HE
 void journal_block_close(struct journal_block *b); /* NULL is a no-op */
 /* 1, 0 at the end, -EPROTO. */
 int journal_block_next(struct journal_block *b, struct journal_event *e);
-
-#endif

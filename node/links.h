@@ -7,8 +7,7 @@
  * periods, and a collective that sends nothing between nodes leaves nothing open.
  * Owns: its tables, allocated at the first transfer: 1.2 MB. Threads: one caller. Trust: the
  * transfers are hostile: links and open collectives are bounded, the rest is counted. */
-#ifndef SYSOM_NODE_LINKS_H
-#define SYSOM_NODE_LINKS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -75,5 +74,3 @@ const struct links_channel *links_channel_at(const struct links *l, uint32_t at,
 /* Bytes per second of the at-th link: its channels send side by side. 0: not known. */
 double links_rate(const struct links *l, uint32_t at);
 const struct links_stats *links_stats(const struct links *l);
-
-#endif

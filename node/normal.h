@@ -3,8 +3,7 @@
  * name, launch threads, and the times of unhealthy steps.
  * Healthy: judged and neither out nor flagged (the models learn from the same steps).
  * Owns: its memory, allocated at open.  Threads: one caller.  Pure otherwise. */
-#ifndef SYSOM_NODE_NORMAL_H
-#define SYSOM_NODE_NORMAL_H
+#pragma once
 
 #include "model/window.h"
 
@@ -39,5 +38,3 @@ uint64_t normal_steps(const struct normal *n); /* since the last normal_take */
  * id, "" unknown; kernels without a name are omitted. 0, or -ENOMEM, which keeps the data. */
 int normal_take(struct normal *n, const char *(*name)(void *arg, uint32_t id), void *arg,
 		struct sketch *s, struct normal_when *when);
-
-#endif

@@ -3,8 +3,7 @@
  * A step is judged twice: by its latency (is it slow?) and by its self time (is this rank the one
  * that makes it slow?). Owns: all models, allocated at open. Threads: one caller.
  * Records come in canonical order from the join; time is an argument. */
-#ifndef SYSOM_NODE_RANK_H
-#define SYSOM_NODE_RANK_H
+#pragma once
 
 #include "analysis/expect/judge.h"
 #include "analysis/steps/steps.h"
@@ -126,5 +125,3 @@ uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,
 		     struct window_step *out, uint32_t max);
-
-#endif

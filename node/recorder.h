@@ -5,8 +5,7 @@
  * Owns: its memory, allocated at open; the files rec-*.seg of its directory; a thread that packs
  * blocks and writes files, so that the caller only copies. Files of an earlier run are removed,
  * because the texts of their name ids are lost. Threads: one caller. */
-#ifndef SYSOM_NODE_RECORDER_H
-#define SYSOM_NODE_RECORDER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -55,5 +54,3 @@ int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint6
 void recorder_extract_free(struct recorder_extract *x);
 /* Covers packed blocks only. */
 void recorder_stats(const struct recorder *r, struct recorder_stats *out);
-
-#endif

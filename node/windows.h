@@ -9,8 +9,7 @@
  *
  * Owns: its slots and the comparison. Threads: one caller. Pure except for memory: time is an
  * argument, or comes from now_ns in the middle of a step. */
-#ifndef SYSOM_NODE_WINDOWS_H
-#define SYSOM_NODE_WINDOWS_H
+#pragma once
 
 #include "analysis/slow/local_peers.h"
 #include "node/rank.h"
@@ -97,5 +96,3 @@ void windows_loss(struct window *out, const char *cause, uint64_t count);
 /* Encodes the message into an empty buffer. If it is too large, drops the stacks, then the records;
  * never the steps. Returns what wire_window_encode returns. */
 int windows_encode(struct window *w, struct buf *out);
-
-#endif

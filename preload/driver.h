@@ -3,8 +3,7 @@
  * except for the capture state while a capture is in progress. None of them affects a stream's
  * work.
  * Threads: any, inside a wrapper. Unknown results are 0 or UINT32_MAX. */
-#ifndef SYSOM_PRELOAD_DRIVER_H
-#define SYSOM_PRELOAD_DRIVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void driver_device_uuid(uint32_t device, uint8_t uuid[16]); /* left as it is if 
  * capturing. */
 uint64_t driver_capture_id(cu_stream stream, bool per_thread);
 uint32_t driver_graph_node_count(cu_graph graph);
-
-#endif

@@ -5,8 +5,7 @@
  * per graph launch otherwise; then nothing for a while, which doubles each time this recurs soon
  * after. After a quiet period the governor goes up one level. docs/decisions/0006-graph-records.md
  * gives the reasons. */
-#ifndef SYSOM_PRELOAD_GOVERNOR_H
-#define SYSOM_PRELOAD_GOVERNOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ struct governor_load {
 
 /* Call at every tick; returns what to record now. */
 enum governor_records governor_step(struct governor *g, const struct governor_load *load);
-
-#endif

@@ -2,8 +2,7 @@
  * helper.h - sysom's only thread inside the job: attaches to sysomd, obeys its commands, flushes
  * CUPTI and reclaims lanes. It blocks all signals, sleeps on a futex, and never holds anything that
  * a wrapper waits for. */
-#ifndef SYSOM_PRELOAD_HELPER_H
-#define SYSOM_PRELOAD_HELPER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void helper_context_ready(void);
 
 #define HELPER_TICK_MS	    100
 #define HELPER_FLUSH_MIN_NS 5000000ull
-
-#endif

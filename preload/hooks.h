@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * hooks.h - the hook table of hooks.def, and the real function behind each wrapper.
  * Threads: any. A real pointer is stored once and never changes. */
-#ifndef SYSOM_PRELOAD_HOOKS_H
-#define SYSOM_PRELOAD_HOOKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void *hooks_loaded(const char *name, const char *prefix);
 #define HOOKS_EXPORT(name)                                                                         \
 	extern __typeof__(wrap_##name) name                                                        \
 	    __attribute__((alias("wrap_" #name), visibility("default"), used))
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nccl_lookup.h - which profiler plugin NCCL finds, and the user's own behind ours.
  * Threads: any. Blocks and allocates: only inside NCCL's look-up of a plugin, once. */
-#ifndef SYSOM_PRELOAD_NCCL_LOOKUP_H
-#define SYSOM_PRELOAD_NCCL_LOOKUP_H
+#pragma once
 
 #include "foreign/nccl_profiler.h"
 
@@ -15,5 +14,3 @@ extern const struct nccl_profiler_table *const nccl_plugin_tables[NCCL_LOOKUP_VE
 void nccl_lookup_prepare(void);
 /* The user's table of this version; NULL: there is none. */
 const struct nccl_profiler_table *nccl_lookup_user(unsigned version);
-
-#endif

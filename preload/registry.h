@@ -4,8 +4,7 @@
  * does not fit is reported as unknown. Updated in ON and in OFF, so that the counters of all ranks
  * agree. Repeated to each sysomd that attaches.
  * Threads: any; restate only by the helper. */
-#ifndef SYSOM_PRELOAD_REGISTRY_H
-#define SYSOM_PRELOAD_REGISTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ uint32_t registry_graph_launch(uint64_t exec, uint64_t *capture);
 
 /* Pushes an event for each communicator, stream and instantiated graph. */
 void registry_restate(void (*push)(const void *event), uint64_t now_ticks);
-
-#endif

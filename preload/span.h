@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * span.h - spans that the preload makes itself, of functions that a catalogue names (python/).
  * Threads: any. Keeps errno; never allocates after a thread's first event. */
-#ifndef SYSOM_PRELOAD_SPAN_H
-#define SYSOM_PRELOAD_SPAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ uint32_t span_intern(const char *text);
 void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase,
 		     bool continues);
 void span_step_end(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * span_pattern.h - texts of NVTX ranges that a catalogue names (docs/spans.md): "step {tokens} of *".
  * Pure; never allocates. Threads: any. */
-#ifndef SYSOM_PRELOAD_SPAN_PATTERN_H
-#define SYSOM_PRELOAD_SPAN_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@
  * product of both lengths, whatever they hold. work: all 0 if it does not match. */
 bool span_pattern_match(const char *pattern, const char *text, size_t bytes,
 			float work[SPAN_WORK_MAX]);
-
-#endif

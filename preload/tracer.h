@@ -7,8 +7,7 @@
  *   ON     wrappers push
  *   OFF    wrappers only update the registry (instance counters, handles) and push nothing
  *   DEAD   forked child, SYSOM_DISABLE or internal failure: wrappers only forward, permanently */
-#ifndef SYSOM_PRELOAD_TRACER_H
-#define SYSOM_PRELOAD_TRACER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -161,5 +160,3 @@ static inline void tracer_push(const void *event)
 	}
 	ring_writer_push(&t->lane, event);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wrap.h - the frame of every wrapper of a driver or NCCL function. INV-1 to INV-3: it calls the real
  * function exactly once with the caller's arguments, returns its result and keeps errno. */
-#ifndef SYSOM_PRELOAD_WRAP_H
-#define SYSOM_PRELOAD_WRAP_H
+#pragma once
 
 #include "preload/hooks.h"
 #include "preload/tracer.h"
@@ -37,5 +36,3 @@
 #define WRAP_DRIVER(name, params, args, before, after)                                             \
 	WRAP(cu_result, CU_NOT_FOUND, TRACER_IN_DRIVER, name, tracer_enter_driver(&push), params,  \
 	     args, after, before)
-
-#endif

@@ -14,8 +14,7 @@
  * pair was killed is refused for a while.
  * Owns: the keeper.  Threads: any; a reader_queue (reader_queue.h) has one caller.
  * Trust: files, memory and a parser's answers are hostile. */
-#ifndef SYSOM_READER_READER_H
-#define SYSOM_READER_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ void reader_close(struct reader *r);
 int reader_fd(const struct reader *r);
 /* r NULL: zeros. */
 void reader_stats_get(const struct reader *r, struct reader_stats *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * reader_internal.h - messages between the processes of reader.h. All are forks of one program, so
  * addresses of its functions are the same. */
-#ifndef SYSOM_READER_READER_INTERNAL_H
-#define SYSOM_READER_READER_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -117,5 +116,3 @@ int reader_sandbox_opener(void);
 int reader_sandbox_parser(uint32_t slot);
 /* Sets the parser's CPU time bound from now on; 0: none. */
 void reader_sandbox_cpu(uint32_t seconds);
-
-#endif

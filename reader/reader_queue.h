@@ -5,8 +5,7 @@
  * took before the next request of that kind. So a request that hangs costs its thread at most a
  * tenth of the time.
  * Owns: queued jobs, pairs of processes, an epoll descriptor.  Threads: one caller. */
-#ifndef SYSOM_READER_READER_QUEUE_H
-#define SYSOM_READER_READER_QUEUE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -50,5 +49,3 @@ struct reader_job *reader_queue_next(struct reader_queue *q);
  * one queue. */
 int reader_queue_call(struct reader_queue *q, struct reader_job *job, const atomic_bool *stop);
 void reader_job_fini(struct reader_job *job); /* frees request and answer */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * escape.h - makes text from peers and files harmless in a page or document. Invalid UTF-8, control
  * characters and direction changes become "?". Threads: any, one stream each. */
-#ifndef SYSOM_CLI_TEXT_ESCAPE_H
-#define SYSOM_CLI_TEXT_ESCAPE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ void escape_around(FILE *to, const char *before, const char *text, const char *a
 void escape_cell(FILE *to, const char *text);
 /* A complete page, already escaped, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);
-
-#endif

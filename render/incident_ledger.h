@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_ledger.h - a verdict's table: each account's time in the reference and in the slow steps, and
  * its excess. The excesses add up to the slowdown. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_INCIDENT_LEDGER_H
-#define SYSOM_CLI_REPORT_INCIDENT_LEDGER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -25,5 +24,3 @@ void incident_ledger_each(const json_t *ledger, unsigned columns,
 void incident_ledger_print(FILE *to, const json_t *diagnosis, bool hang, unsigned columns);
 /* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; harmless. */
 const char *incident_ledger_account(const json_t *row, unsigned columns);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_text.h - an incident as text for people. Threads: one caller. Trust: the incident is a server's
  * JSON; fields that are missing or invalid are left out. */
-#ifndef SYSOM_CLI_REPORT_INCIDENT_TEXT_H
-#define SYSOM_CLI_REPORT_INCIDENT_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ const char *incident_text_title(const json_t *incident);
 const char *incident_text_pod(const json_t *place);
 /* An array of ranks, sorted, as "0-4, 6". */
 const char *incident_text_ranks(const json_t *ranks);
-
-#endif

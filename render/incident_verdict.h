@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_verdict.h - the diagnosis of an incident (docs/INTERFACES.md) as a note.
  * Trust: it is a server's JSON. Threads: one caller; texts are term.h's. */
-#ifndef SYSOM_CLI_REPORT_INCIDENT_VERDICT_H
-#define SYSOM_CLI_REPORT_INCIDENT_VERDICT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,5 +25,3 @@ const json_t *incident_verdict_at(const json_t *incident, size_t k);
 const char *incident_verdict_metric(const json_t *incident);
 /* Prints nothing without a diagnosis; columns wide. */
 void incident_verdict_print(FILE *to, const json_t *incident, unsigned columns);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_name.h - splits the name of a GPU kernel, mangled or not, into base name and template arguments.
  * Owns: its texts. Threads: one caller. Trust: names come from the job; it reads LIMIT_NAME_BYTES. */
-#ifndef SYSOM_CLI_TEXT_KERNEL_NAME_H
-#define SYSOM_CLI_TEXT_KERNEL_NAME_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ struct kernel_name {
 /* 0, -ENOMEM. A name that is not C++ is its own base. */
 int kernel_name_parse(struct kernel_name *k, const char *raw);
 void kernel_name_free(struct kernel_name *k);
-
-#endif

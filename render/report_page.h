@@ -3,8 +3,7 @@
  * ledger and evidence, figures, signals, and which windows there are. `sysom report` adds the pictures;
  * sysom-aggregator serves it as it is. One self-contained HTML page without a script.
  * Trust: the incident is a peer's JSON: every text is escaped. Threads: any, each with a FILE. */
-#ifndef SYSOM_CLI_REPORT_REPORT_PAGE_H
-#define SYSOM_CLI_REPORT_REPORT_PAGE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ void report_page_write(FILE *to, const json_t *incident);
 
 /* report_verdict.c: the diagnosis, or that there is none. */
 void report_verdict_put(FILE *to, const json_t *incident);
-
-#endif

@@ -2,8 +2,7 @@
  * term.h - text for people: colours only on a terminal (and not with NO_COLOR), harmless copies of
  * untrusted text, numbers with units, bars. Threads: any. Returned texts are in TERM_TEXTS buffers of the
  * thread, used in turn: each is valid until that many further calls. */
-#ifndef SYSOM_CLI_TEXT_TERM_H
-#define SYSOM_CLI_TEXT_TERM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, u
 const char *term_level(double fraction);
 /* Ascending numbers as "0-4, 6, 7". */
 const char *term_ranges(const int *values, size_t count);
-
-#endif

@@ -8,8 +8,7 @@
  * The process closes the socket when it detaches. If the socket closes while the process lives,
  * sysomd has gone away, and the process connects again with a back-off of 0.1 to 2 s. sysomd takes
  * the peer's pid from SO_PEERCRED and never from the message. */
-#ifndef SYSOM_RING_ATTACH_H
-#define SYSOM_RING_ATTACH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH
  * descriptors (all received descriptors are closed). -EPROTONOSUPPORT: the same with another
  * version. -errno otherwise. */
 int attach_accept(int sock, struct attach_hello *hello, int fds[ATTACH_FDS]);
-
-#endif

@@ -16,8 +16,7 @@
  * first and seq_begin last.
  * The producer never waits: it overwrites the oldest slot. The reader counts exactly what it
  * missed: head - slots - tail. */
-#ifndef SYSOM_RING_FORMAT_H
-#define SYSOM_RING_FORMAT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -466,5 +465,3 @@ RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);
 RING_ASSERT_DEVICE(event_kernel);
 RING_ASSERT_DEVICE(event_copy);
-
-#endif

@@ -4,8 +4,7 @@
  * the mapping may hold any value and change at any time.
  * Guarantees: never blocks, never allocates after open, never reads past the mapping; bounded work
  * per call. */
-#ifndef SYSOM_RING_READER_H
-#define SYSOM_RING_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ size_t ring_reader_poll_names(struct ring_reader *r);
 const char *ring_reader_name(const struct ring_reader *r, uint32_t id);
 uint32_t ring_reader_name_count(const struct ring_reader *r);
 const struct ring_stats *ring_reader_stats(const struct ring_reader *r);
-
-#endif

@@ -3,8 +3,7 @@
  * Owns: the memfd and its mapping. libc only; ring_writer_push never exits, prints, blocks or
  * touches errno. Threads: push needs one thread per lane; each other function says who may call it.
  * After fork without exec the wipe-on-fork page reads 0, and every push is a no-op. */
-#ifndef SYSOM_RING_WRITER_H
-#define SYSOM_RING_WRITER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -134,6 +133,4 @@ static inline void ring_writer_push(struct ring_lane_writer *lw, const void *eve
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
-#endif
-
 #endif

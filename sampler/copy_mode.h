@@ -5,8 +5,7 @@
  * off-CPU time and no Python frames. Owns: perf events per thread and CPU, their rings, the copies
  * until they are drained. Threads: one caller.  Trust: stacks are hostile; only readers read
  * files. */
-#ifndef SYSOM_SAMPLER_COPY_MODE_H
-#define SYSOM_SAMPLER_COPY_MODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ void copy_mode_poll(struct copy_mode *c);
 /* Appends the samples since the last call. */
 int copy_mode_drain(struct copy_mode *c, struct stack_batch *b);
 void copy_mode_stats_get(const struct copy_mode *c, struct copy_mode_stats *out);
-
-#endif

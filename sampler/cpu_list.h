@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cpu_list.h - lists of CPUs as /sys has them: "0-3,8". Header only. Threads: any. */
-#ifndef SYSOM_SAMPLER_CPU_LIST_H
-#define SYSOM_SAMPLER_CPU_LIST_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -17,5 +16,3 @@ static inline const char *cpu_list_next(const char *list, unsigned *first, unsig
 		*last = (unsigned)strtoul(end + 1, &end, 10);
 	return *end == ',' ? end + 1 : end;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * kernel_symbols.h - names of kernel addresses from /proc/kallsyms, including modules and BPF
  * programs. Owns: a sorted array, bounded by base/limits.h and shared by all readers of the same
  * file.  Threads: one caller for each. */
-#ifndef SYSOM_SAMPLER_KERNEL_SYMBOLS_H
-#define SYSOM_SAMPLER_KERNEL_SYMBOLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ void kernel_symbols_close(struct kernel_symbols *k); /* NULL is a no-op */
  * begin. "" if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the
  * next call. */
 const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint64_t *offset);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * map_sizes.h - sizes of the sampler's BPF maps, by node and rate.
  * Owns: nothing.  Threads: any. */
-#ifndef SYSOM_SAMPLER_MAP_SIZES_H
-#define SYSOM_SAMPLER_MAP_SIZES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct map_sizes {
  * drain of 5 s, each with its own count, within LIMIT_SAMPLER_COUNTS. Halved so many times if the
  * kernel grants less locked memory (before Linux 5.11). */
 void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint32_t halvings);
-
-#endif

@@ -3,8 +3,7 @@
  * Owns: a scan is private memory of the caller.  Threads: any, one per scan.
  * Trust: the process and its files are hostile. They may vanish during the read, or never answer,
  * so this runs in a parser (reader/reader.h). */
-#ifndef SYSOM_SAMPLER_MAPPING_SCAN_H
-#define SYSOM_SAMPLER_MAPPING_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ int mapping_elf_read(struct mapping_elf *out, int fd);
 /* Computes the load bias, if `offset` is mapped at `begin`. False: not in an executable segment. */
 bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset,
 		      uint64_t *load_bias);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_ring.h - perf events and the rings of records that the kernel writes.
  * Owns: the mapping, not the event's descriptor.  Threads: one caller. */
-#ifndef SYSOM_SAMPLER_PERF_RING_H
-#define SYSOM_SAMPLER_PERF_RING_H
+#pragma once
 
 #include <linux/perf_event.h>
 #include <stdbool.h>
@@ -33,5 +32,3 @@ void perf_ring_read(struct perf_ring *rings, uint32_t count,
 		    void (*fn)(void *arg, const struct perf_event_header *record), void *arg);
 /* Lists the online CPUs, at most room; returns how many. */
 uint32_t perf_ring_cpus(int *cpus, uint32_t room);
-
-#endif

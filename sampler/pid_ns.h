@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * pid_ns.h - our own PID namespace. BPF programs report tasks by its numbers. Header-only.
  * Threads: any. */
-#ifndef SYSOM_SAMPLER_PID_NS_H
-#define SYSOM_SAMPLER_PID_NS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -25,5 +24,3 @@ static inline struct pid_ns pid_ns_own(void)
 	own.dev = (uint64_t)st.st_dev;
 	return own;
 }
-
-#endif

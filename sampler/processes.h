@@ -5,8 +5,7 @@
  * compiled the table. Owns: the worker, the table store's references, process entries.  Threads:
  * one caller. Trust: processes may end, exec or lie at any time; then entries are dropped or
  * corrected. */
-#ifndef SYSOM_SAMPLER_PROCESSES_H
-#define SYSOM_SAMPLER_PROCESSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,5 +124,3 @@ const struct process_file *processes_file(const struct processes *p, uint32_t fi
 /* The mapping that contains address, or NULL. */
 const struct process_mapping *process_mapping_find(const struct process *process, uint64_t address);
 void processes_stats_get(const struct processes *p, struct processes_stats *out);
-
-#endif

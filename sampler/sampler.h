@@ -5,8 +5,7 @@
  * Threads: one caller (the daemon's loop, or `sysom record`).
  * Trust: the processes and their files are hostile; they cannot stop the caller.
  * Guarantees: only sampler_open and sampler_drain take longer than about a millisecond. */
-#ifndef SYSOM_SAMPLER_SAMPLER_H
-#define SYSOM_SAMPLER_SAMPLER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ void sampler_poll(struct sampler *s);
 int sampler_drain(struct sampler *s, struct stack_batch *b);
 void sampler_stats_get(const struct sampler *s, struct sampler_stats *out);
 const char *sampler_mode_name(enum sampler_mode mode); /* "off", "copy", "bpf-tail", "bpf-loop" */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sampler_events.h - kernel events of all processes: forks, execs, exits, executable mappings.
  * Owns: one perf event and ring per CPU.  Threads: one caller. */
-#ifndef SYSOM_SAMPLER_SAMPLER_EVENTS_H
-#define SYSOM_SAMPLER_SAMPLER_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ int sampler_events_fd(const struct sampler_events *e);
 void sampler_events_poll(struct sampler_events *e, struct processes *p);
 /* Passes one record of any perf event on, if it is such an event; false: it is another one. */
 bool sampler_events_record(struct processes *p, const struct perf_event_header *h);
-
-#endif

@@ -2,8 +2,7 @@
  * sampler_maps.h - the kernel side for user space: loads the programs of bpf/, owns their maps,
  * swaps and drains the sets. Owns: BPF objects, maps, links.  Threads: one caller.  Needs CAP_BPF
  * and CAP_PERFMON (or root) and the kernel's BTF. */
-#ifndef SYSOM_SAMPLER_SAMPLER_MAPS_H
-#define SYSOM_SAMPLER_SAMPLER_MAPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ void sampler_maps_counters(const struct sampler_maps *m, uint64_t out[SAMPLER_CO
 void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64_t *ns);
 /* Bytes of all maps, including tables. */
 uint64_t sampler_maps_bytes(const struct sampler_maps *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sampler_options.h - settings of the sampler. */
-#ifndef SYSOM_SAMPLER_SAMPLER_OPTIONS_H
-#define SYSOM_SAMPLER_SAMPLER_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ struct sampler_options {
 	 * threads */
 	struct reader *reader;
 };
-
-#endif

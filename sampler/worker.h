@@ -4,8 +4,7 @@
  * checks their answers.
  * Owns: queued jobs and results.  Threads: one caller.  Trust: a compromised parser may answer
  * anything. Then only the tables or names of that user's files are wrong. */
-#ifndef SYSOM_SAMPLER_WORKER_H
-#define SYSOM_SAMPLER_WORKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void worker_job_free(struct worker_job *job);
 /* CPU time of scans and tables so far. */
 uint64_t worker_cpu_ns(const struct worker *w);
 struct reader *worker_reader(const struct worker *w);
-
-#endif

@@ -6,8 +6,7 @@
  * It is valid for that process only (pid, start, boot): another run may do other work.
  * Trust: files may be anything; every value is checked before it is used.
  * Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_BASELINE_H
-#define SYSOM_SIDECAR_BASELINE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -27,5 +26,3 @@ int baseline_load(int dirfd, const struct baseline_id *id, struct judge_sample *
 void baseline_remove(int dirfd, const struct baseline_id *id);
 /* Removes the files of processes that have ended, and unreadable files. */
 void baseline_sweep(int dirfd, uint32_t boot);
-
-#endif

@@ -2,8 +2,7 @@
  * drain.h - read the rings of all processes: ring -> join -> rank.
  * Owns: the batch and the pace of turns.  Threads: the loop's.
  * Guarantees: a turn serves users in rounds, one batch each, and ends after 40 ms. */
-#ifndef SYSOM_SIDECAR_DRAIN_H
-#define SYSOM_SIDECAR_DRAIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ uint64_t drain_behind(const struct drain *d);
 /* fill: how full the turn found the fullest lane, 0 to 1. Sets ms within DRAIN_MS and DRAIN_MAX_MS:
  * shorter at once, longer by and by. */
 void drain_pace(struct drain_pace *p, double fill, uint64_t now_ns);
-
-#endif

@@ -2,8 +2,7 @@
  * http.h - /metrics, /healthz, status and control, over TCP and the control socket.
  * Owns: both listeners and their connections.  Threads: the loop's.
  * Trust: clients are hostile: hosts, sizes, connections and waiting times are bounded. */
-#ifndef SYSOM_SIDECAR_HTTP_H
-#define SYSOM_SIDECAR_HTTP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
 /* All metrics of sysomd, with the ranks that the user may see. */
 void http_metrics(struct node *n, const struct http_user *user, struct metrics *m);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * keep.h - keeps on disk what the ranks' models learned, for the next sysomd.
  * Owns: the files below state.dir/baseline (baseline.h).  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_KEEP_H
-#define SYSOM_SIDECAR_KEEP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ void keep_all(struct keep *k, struct process *const *processes, uint64_t now_ns)
 uint32_t keep_due(const struct keep *k, struct process *const *processes, uint64_t now_ns);
 void keep_forget(struct keep *k, struct process *p); /* the process has ended */
 void keep_stats_get(const struct keep *k, struct keep_stats *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * links_node.h - the links of the node's ranks (node/links.h): each second's times become signals of
  * the rank that sends.  Owns: nothing.  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_LINKS_NODE_H
-#define SYSOM_SIDECAR_LINKS_NODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ void links_node_json(const struct process *p, struct buf *out);
 
 /* Bytes, times and counts of the collectives and links of the ranks that the user may see. */
 void links_node_metrics(const struct node *n, const struct http_user *user, struct metrics *m);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Threads: everything here belongs to the loop's thread; uplink, stacks, os, gpu, sketch_maker and
  * offer have threads of their own inside. */
-#ifndef SYSOM_SIDECAR_NODE_H
-#define SYSOM_SIDECAR_NODE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -158,5 +157,3 @@ struct node {
 	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
 	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */
 };
-
-#endif

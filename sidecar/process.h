@@ -2,8 +2,7 @@
  * process.h - one process's life: attach, detach, end; its counts and its commands.
  * Owns: the slots of node.processes.  Threads: the loop's.
  * Trust: the process is hostile; its hello and its states are bounded and checked. */
-#ifndef SYSOM_SIDECAR_PROCESS_H
-#define SYSOM_SIDECAR_PROCESS_H
+#pragma once
 
 #include "ring/attach.h"
 #include "sidecar/node.h"
@@ -37,5 +36,3 @@ struct process *process_by_serial(const struct node *n, uint64_t serial);
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 /* Whether a rank has an anomaly, or somebody asked for a closer look. */
 bool process_any_anomaly(const struct node *n, uint64_t now_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * attaches the processes.
  * Owns: the socket, its file, and connections until they are attached.  Threads: the loop's.
  * Trust: any local user may connect; places and work are bounded per user. */
-#ifndef SYSOM_SIDECAR_REGISTRATION_H
-#define SYSOM_SIDECAR_REGISTRATION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ int registration_open(struct registration **out, struct node *n);
 void registration_close(struct registration *r);
 /* Drops connections that never said hello. */
 void registration_tend(struct registration *r, uint64_t now_ns);
-
-#endif

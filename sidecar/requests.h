@@ -4,8 +4,7 @@
  * Owns: pending requests, and held windows within settings.hold_bytes.  Threads: the loop's.
  * Trust: commands are hostile. Every list is bounded, every rank has a bucket of windows, and times
  * are clamped. Commands beyond a bound are counted and ignored. */
-#ifndef SYSOM_SIDECAR_REQUESTS_H
-#define SYSOM_SIDECAR_REQUESTS_H
+#pragma once
 
 #include "base/buf.h"
 #include "wire/codec.h"
@@ -35,5 +34,3 @@ void requests_tend(struct node *n, uint64_t now_ns);
 /* Takes one window of the rank's share (window.asked_per_minute). */
 bool requests_allowed(struct process *p, uint64_t now_ns);
 void requests_stats_get(const struct node *n, struct requests_stats *out);
-
-#endif

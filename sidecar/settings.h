@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * settings.h - sysomd's configuration as its parts read it. The table in sysomd.c gives each field
  * its key, default, bounds and meaning; it doesn't change after the start. */
-#ifndef SYSOM_SIDECAR_SETTINGS_H
-#define SYSOM_SIDECAR_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ struct settings {
 	uint64_t ras_port; /* 0: off */
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ship.h - windows and beats: collect them, encode them, hand them to the uplink.
  * Owns: node.analysis.windows and scratch.  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_SHIP_H
-#define SYSOM_SIDECAR_SHIP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t e
 int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
 	      const uint8_t *anomaly_id, struct buf *out);
 void ship_beat(struct node *n, uint64_t now_ns);
-
-#endif

@@ -6,8 +6,7 @@
  * Size and age are bounded; the oldest are dropped first and counted. now_ns is CLOCK_BOOTTIME.
  * Owns: the files *.msg of its directory. Threads: one caller. Trust: files may be anything; size
  * and kind are checked before they are offered. */
-#ifndef SYSOM_SIDECAR_SPOOL_H
-#define SYSOM_SIDECAR_SPOOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void spool_drop(struct spool *s, uint64_t key);
 /* Drops old messages, and moves messages from memory to disk once the disk works again. */
 void spool_tend(struct spool *s, uint64_t now_ns);
 void spool_stats(const struct spool *s, struct spool_stats *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * status.h - the node's state as text: JSON for people and tools, metrics for Prometheus.
  * Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_STATUS_H
-#define SYSOM_SIDECAR_STATUS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 /* status_compare.c: beats, sketches, peers, commands */
 void status_compare_json(struct node *n, struct buf *out);
 void status_compare_metrics(struct node *n, struct metrics *m);
-
-#endif

@@ -5,8 +5,7 @@
  * thread hands messages over and receives commands through a wake-up.
  * Owns: the spool, the socket, the thread. Threads: the loop's, except for uplink_put_sketch.
  * Trust: replies are hostile bytes. */
-#ifndef SYSOM_SIDECAR_UPLINK_H
-#define SYSOM_SIDECAR_UPLINK_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/daemon/loop.h"
@@ -54,5 +53,3 @@ void uplink_stats(struct uplink *u, struct uplink_stats *out);
 void uplink_finish(struct uplink *u, uint32_t linger_ms);
 /* Calls uplink_finish if needed and closes the connection. NULL is a no-op. */
 void uplink_close(struct uplink *u);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cuda_double.h - shared by the files of the libcuda double: macros for exports, streams, graphs.
  * Owns: nothing.  Threads: functions named *_locked require gpu_lock(). */
-#ifndef SIM_CUDA_DOUBLE_H
-#define SIM_CUDA_DOUBLE_H
+#pragma once
 
 #include "sim/gpu.h"
 
@@ -54,5 +53,3 @@ cu_result cuda_double_submit(cu_stream handle, bool per_thread, const struct gpu
 cu_result cuda_graph_capture_locked(struct cu_stream_st *s, const struct gpu_work *w);
 void cuda_graph_event_record_locked(struct cu_stream_st *s, struct cu_event_st *e);
 cu_result cuda_graph_event_wait_locked(struct cu_stream_st *s, struct cu_event_st *e);
-
-#endif

@@ -3,8 +3,7 @@
  * an operation are computed from deadlines on CLOCK_MONOTONIC; nothing is executed.
  * Owns: operations, streams, events, contexts.  Threads: gpu_lock() guards everything here;
  * functions named *_locked require it. Host waits sleep (futex, clock_nanosleep), never spin. */
-#ifndef SIM_GPU_H
-#define SIM_GPU_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -186,5 +185,3 @@ void gpu_hook_launch(void);
 void gpu_hook_deliver(void);
 struct cu_function_st *gpu_function_locked(struct cu_module_st *m, const char *name);
 cu_context gpu_current(void);
-
-#endif

@@ -4,12 +4,9 @@
  * changes.
  * Owns: its copy of the clocks.  Threads: one at a time (the GPU's lock).  Errors: without a file,
  * or with invalid values, full speed. */
-#ifndef SIM_GPU_CLOCK_H
-#define SIM_GPU_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
 /* device: NVML's number. dur_ns: at full speed. */
 uint64_t gpu_clock_scale(int device, uint64_t dur_ns, uint64_t now_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * symbol, which the doubles of CUPTI and NCCL find by dlsym.
  * Owns: nothing.  Threads: any thread may call every function unless stated otherwise.
  * Trust: all three libraries are ours and of one build. */
-#ifndef SIM_GPU_IFACE_H
-#define SIM_GPU_IFACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -81,5 +80,3 @@ struct gpu_iface {
 	int (*stream_id)(cu_context context, cu_stream stream, bool per_thread, uint32_t *id);
 	int (*current_device)(void);
 };
-
-#endif

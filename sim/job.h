@@ -2,8 +2,7 @@
  * job.h - the parts of simjob: options, programs (what a step does) and the rank that runs them.
  * Owns: see each function.  Threads: one per process.  Errors: messages on stderr, exit 2 for
  * usage, 1 for failures. */
-#ifndef SIM_JOB_H
-#define SIM_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -164,5 +163,3 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 /* The directory of the doubles relative to this program: ../lib/sim in a build, ../lib/sysom/sim
  * installed. */
 bool job_rank_library_dir(char *path, size_t bytes);
-
-#endif

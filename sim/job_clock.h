@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_clock.h - simjob's clock. */
-#ifndef SIM_JOB_CLOCK_H
-#define SIM_JOB_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -13,5 +12,3 @@ static inline uint64_t job_now(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * amount, so that anything that takes its CPU or delays its system calls makes the step longer.
  * Owns: its buffers.  Threads: one at a time.  Errors: parsing returns false; if a directory cannot
  * be made, the rank reports it on stderr and ends. */
-#ifndef SIM_JOB_HOST_H
-#define SIM_JOB_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int job_host_start(const struct job_host *h, int rank);
 uint64_t job_host_kib_of(unsigned ms);
 /* One of `pieces` equal parts. */
 void job_host_work(const struct job_host *h, int rank, unsigned piece, unsigned pieces);
-
-#endif

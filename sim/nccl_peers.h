@@ -3,8 +3,7 @@
  * named by the communicator's id, and unlinked after everybody has joined.
  * Owns: the mapping.  Threads: any thread may use meets; one at a time for joins and splits.
  * Trust: the other ranks run the same program.  If a rank dies, its peers wait, as in reality. */
-#ifndef SIM_NCCL_PEERS_H
-#define SIM_NCCL_PEERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ int nccl_peers_split_tell(struct nccl_peers *p, uint64_t s, int color, int key);
  * rank without a color. *rank is this rank's place. */
 int nccl_peers_split_wait(struct nccl_peers *p, uint64_t s, int *rank,
 			  uint8_t id[NCCL_PEERS_ID_BYTES]);
-
-#endif

@@ -3,8 +3,7 @@
  * the caller's thread, kernel events from a proxy thread once the GPU has reached them.
  * Owns: nothing of the plugin's.  Threads: any.  Errors: a plugin that fails is not called
  * again. */
-#ifndef SIM_NCCL_PROFILE_H
-#define SIM_NCCL_PROFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void nccl_profile_stop(void *handle);
 bool nccl_profile_wants(int type);
 /* A kernel's channel ran from start to end (may be in the future). Does not block. */
 void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_ns, uint64_t end_ns);
-
-#endif

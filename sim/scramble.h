@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * scramble.h - FNV-1a and splitmix64's finaliser, for identities and reproducible jitter of the
  * simulated node. Header-only, pure. */
-#ifndef SIM_SCRAMBLE_H
-#define SIM_SCRAMBLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ static inline uint64_t scramble(uint64_t x)
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
 	return x ^ (x >> 31);
 }
-
-#endif

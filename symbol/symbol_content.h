@@ -9,8 +9,7 @@
  * An identity is the Build ID, cut to 20 bytes, followed by the digest. An identity of at most 20
  * bytes is only a Build ID and proves nothing.
  * Threads: any.  Trust: the file is hostile: reads are bounded by its own bytes, without holes. */
-#ifndef SYSOM_SYMBOL_SYMBOL_CONTENT_H
-#define SYSOM_SYMBOL_SYMBOL_CONTENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ static inline size_t symbol_content_note(size_t id_bytes)
  * -ENAMETOOLONG. */
 int symbol_content_path(const char *dir, const char *below, const uint8_t *id, size_t id_bytes,
 			const char *suffix, char *out, size_t out_bytes);
-
-#endif

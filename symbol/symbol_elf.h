@@ -5,8 +5,7 @@
  * Threads: any.  Trust: hostile; every offset and count is checked against the file's size. A table
  * that includes a hole of a sparse file is rejected, so work and memory are bounded by bytes that
  * exist. */
-#ifndef SYSOM_SYMBOL_SYMBOL_ELF_H
-#define SYSOM_SYMBOL_SYMBOL_ELF_H
+#pragma once
 
 #include <elf.h>
 #include <stdbool.h>
@@ -66,5 +65,3 @@ bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes)
 int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t max);
 /* Reads the name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);
-
-#endif

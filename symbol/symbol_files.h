@@ -6,8 +6,7 @@
  * Owns: the files below its directory, the table.  Threads: one caller.
  * Trust: Build IDs come from peers: they are hashed with our own seed, and file names are made from
  * their hex digits. */
-#ifndef SYSOM_SYMBOL_SYMBOL_FILES_H
-#define SYSOM_SYMBOL_SYMBOL_FILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ struct symbol_files_stats {
 	uint64_t files, bytes, evicted, memory_bytes;
 };
 void symbol_files_stats_get(const struct symbol_files *s, struct symbol_files_stats *out);
-
-#endif

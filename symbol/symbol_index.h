@@ -8,8 +8,7 @@
  * Owns: the descriptor, the buffers.  Threads: one caller.  Trust: the ELF file is hostile. An
  * index file is ours, but every count and offset is checked, because a crash may have truncated
  * it. */
-#ifndef SYSOM_SYMBOL_SYMBOL_INDEX_H
-#define SYSOM_SYMBOL_SYMBOL_INDEX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void symbol_index_close(struct symbol_index *x); /* also if zeroed and never ope
 int symbol_index_find(struct symbol_index *x, uint64_t address, struct symbol_hit *out);
 /* Bytes of memory that it uses. */
 size_t symbol_index_memory(const struct symbol_index *x);
-
-#endif

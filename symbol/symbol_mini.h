@@ -2,8 +2,7 @@
  * symbol_mini.h - unpacks .gnu_debugdata, a small symbol file that some distributions keep inside a
  * stripped one.
  * Threads: any.  Trust: hostile; the unpacked size and the memory for unpacking are bounded. */
-#ifndef SYSOM_SYMBOL_SYMBOL_MINI_H
-#define SYSOM_SYMBOL_SYMBOL_MINI_H
+#pragma once
 
 #include "symbol/symbol_elf.h"
 
@@ -11,5 +10,3 @@
  * be released with symbol_elf_fini. 0; -ENOENT: e has none; -EBADMSG: not LZMA, too large, or not
  * an ELF file with a symbol table; -ENOMEM, -errno. */
 int symbol_mini_unpack(const struct symbol_elf *e, int fd, struct symbol_elf *mini);
-
-#endif

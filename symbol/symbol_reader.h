@@ -5,8 +5,7 @@
  * Owns: its queue of requests.  Threads: one caller, which waits for each answer, at most a minute.
  * Trust: the answer is hostile: a file in the form of symbol_index.h, which checks every offset, or
  * bytes. */
-#ifndef SYSOM_SYMBOL_SYMBOL_READER_H
-#define SYSOM_SYMBOL_SYMBOL_READER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -38,5 +37,3 @@ int symbol_reader_look(struct symbol_reader *r, const struct symbol_reader_file 
 /* Reads bytes of the file, all of them or none; the caller owns them. */
 int symbol_reader_bytes(struct symbol_reader *r, const struct symbol_reader_file *f,
 			uint64_t offset, size_t bytes, uint8_t **out);
-
-#endif

@@ -8,8 +8,7 @@
  * nearest lower symbol.
  * Owns: the index files below its directory, the cache.  Threads: one caller per resolver.
  * Trust: files are hostile: bounded, validated, refused with a reason. */
-#ifndef SYSOM_SYMBOL_SYMBOL_RESOLVER_H
-#define SYSOM_SYMBOL_SYMBOL_RESOLVER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id,
 			    size_t build_id_bytes);
 const char *symbol_resolver_why(const struct symbol_resolver *r); /* reason of the last -EBADMSG */
 void symbol_resolver_stats_get(const struct symbol_resolver *r, struct symbol_resolver_stats *out);
-
-#endif

@@ -2,8 +2,7 @@
  * symbol_source.h - finds the file of a Build ID.
  * Threads: any.  Trust: paths come from processes. What they lead to is opened without blocking,
  * must be a regular file and must carry the Build ID. */
-#ifndef SYSOM_SYMBOL_SYMBOL_SOURCE_H
-#define SYSOM_SYMBOL_SYMBOL_SOURCE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ struct symbol_source {
 int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id,
 		       size_t build_id_bytes, const char *path, struct symbol_elf *e, int *fd,
 		       const char **why);
-
-#endif

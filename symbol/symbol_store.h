@@ -9,8 +9,7 @@
  * made from the Build ID's bytes. A file for an identity (symbol/symbol_content.h) must have its
  * content, so its names are those of the file that was mapped. The names of a file for a Build ID
  * alone are only a claim. */
-#ifndef SYSOM_SYMBOL_SYMBOL_STORE_H
-#define SYSOM_SYMBOL_SYMBOL_STORE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -76,5 +75,3 @@ void symbol_store_abort(struct symbol_store *s, uint64_t session);
 /* Cancels idle uploads. */
 void symbol_store_tend(struct symbol_store *s, uint64_t now_ns);
 void symbol_store_stats_get(struct symbol_store *s, struct symbol_store_stats *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decoded_cfi.h - stands before libdw's dwarf_next_cfi (-Wl,--wrap) and counts the bytes of decoded
  * entries, wherever an entry is said to begin. Included by one file of a program. */
-#ifndef SYSOM_TESTS_DECODED_CFI_H
-#define SYSOM_TESTS_DECODED_CFI_H
+#pragma once
 
 #include <elfutils/libdw.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ int __wrap_dwarf_next_cfi(const unsigned char ident[], Elf_Data *data, bool eh_f
 	decoded += *next > offset && *next <= data->d_size ? *next - offset : 1;
 	return rc;
 }
-
-#endif

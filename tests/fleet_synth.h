@@ -3,8 +3,7 @@
  * ranks that are slower by a known amount, clocks that stand apart, collectives that all leave
  * together. What is true is known by construction. Used by the unit test and the benchmark of the
  * fleet. */
-#ifndef SYSOM_TESTS_FLEET_SYNTH_H
-#define SYSOM_TESTS_FLEET_SYNTH_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -279,5 +278,3 @@ static inline bool fs_beat(struct fs_job *j, uint32_t node, double now_s, struct
 			fs_beat_rank(j, r, now_s, &ranks[b->rank_count++]);
 	return b->rank_count > 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * jobsteps_synth.h - made-up device events of a rank, to the steps that steps.h finds in them as it does
  * in a trace file. Each event is its own launch. */
-#ifndef SYSOM_TESTS_JOBSTEPS_SYNTH_H
-#define SYSOM_TESTS_JOBSTEPS_SYNTH_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,5 +92,3 @@ static inline void jobsteps_synth_free(struct jobsteps_rank *r)
 	free((void *)r->kernel_at);
 	memset(r, 0, sizeof(*r));
 }
-
-#endif

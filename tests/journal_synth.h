@@ -2,8 +2,7 @@
  * journal_synth.h - a small node as sysomd would record it: four ranks with marked steps, of which rank 1
  * becomes slow, through the same calls in the same order as node/rank.c and sidecar/ship.c make them.
  * For the unit test and the fuzzer's seeds. */
-#ifndef SYSOM_TESTS_JOURNAL_SYNTH_H
-#define SYSOM_TESTS_JOURNAL_SYNTH_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -212,5 +211,3 @@ static inline void journal_synth_end(struct journal_synth *j)
 
 	journal_writer_event(&j->w, &e);
 }
-
-#endif

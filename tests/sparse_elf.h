@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sparse_elf.h - a library of a few bytes. Its tables claim any size, and its file has room for them: a
  * hole of 8 TiB. */
-#ifndef SYSOM_TESTS_SPARSE_ELF_H
-#define SYSOM_TESTS_SPARSE_ELF_H
+#pragma once
 
 #include <elf.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ static inline int sparse_elf_write(int fd, uint64_t names_bytes, uint32_t sectio
 	/* some file systems have no files so large */
 	return ftruncate(fd, (off_t)(1ull << 43)) && ftruncate(fd, (off_t)(1ull << 36)) ? -1 : 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wire_synth.h - made-up and recorded record streams for the tests and benchmarks of wire/ and
  * aggregator/: a transformer's steps with jitter, and the *.events.csv.gz of the shared data. */
-#ifndef SYSOM_TESTS_WIRE_SYNTH_H
-#define SYSOM_TESTS_WIRE_SYNTH_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,5 +200,3 @@ static inline bool synth_load_csv(struct synth *s, const char *path)
 	}
 	return s->host_count + s->device_count > 0;
 }
-
-#endif

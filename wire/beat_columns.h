@@ -4,8 +4,7 @@
  * Not compressed: some hundred bytes of differences do not get smaller, and every node
  * sends a beat every few seconds. Threads: any. Trust: the unpack functions take hostile bytes,
  * write at most as many rows as the struct holds, and return only what model/window.h allows. */
-#ifndef SYSOM_WIRE_BEAT_COLUMNS_H
-#define SYSOM_WIRE_BEAT_COLUMNS_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/window.h"
@@ -30,5 +29,3 @@ int beat_columns_colls_unpack(const uint8_t *data, size_t bytes, struct beat_ran
 /* The communicators' open_* fields; unpack after comms. */
 int beat_columns_opens_pack(const struct beat_rank *r, struct buf *out);
 int beat_columns_opens_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
-
-#endif

@@ -2,8 +2,7 @@
  * beat_requests.h - the requests of a beat's serving jobs (docs/wire-format.md, "Requests of a
  * beat"). Threads: any. Trust: unpack takes hostile bytes; what it returns is bounded: texts are
  * valid, objectives and phases known, and times in order. */
-#ifndef SYSOM_WIRE_BEAT_REQUESTS_H
-#define SYSOM_WIRE_BEAT_REQUESTS_H
+#pragma once
 
 #include "wire/codec_internal.h"
 
@@ -15,5 +14,3 @@ void beat_requests_release(struct beat_requests *r); /* NULL is a no-op */
 size_t beat_requests_fit(struct request_job *r, size_t bytes);
 /* Fills the beat's requests, after its ranks. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
 int beat_requests_unpack(const Sysom__Wire__Beat *pb, struct beat *b);
-
-#endif

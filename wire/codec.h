@@ -4,8 +4,7 @@
  * differences, compressed by zstd. docs/wire-format.md is normative. Trust: decoders take hostile
  * bytes: base/limits.h bounds every count and size before anything is allocated. Threads: any; no
  * shared state. */
-#ifndef SYSOM_WIRE_CODEC_H
-#define SYSOM_WIRE_CODEC_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/window.h"
@@ -89,5 +88,3 @@ int wire_reply_decode(const void *data, size_t bytes, struct wire_reply *r);
 int wire_records_encode(const struct record *records, uint32_t count, struct buf *out);
 /* *records is malloc'ed, owned by the caller. */
 int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * codec_internal.h - shared by the codec's files: the envelope, texts, and an allocator with a
  * maximum for protobuf-c, so that a small hostile message cannot unpack to a large one. */
-#ifndef SYSOM_WIRE_CODEC_INTERNAL_H
-#define SYSOM_WIRE_CODEC_INTERNAL_H
+#pragma once
 
 #include "wire/codec.h"
 #include "wire/sysom.pb-c.h"
@@ -33,5 +32,3 @@ int codec_text_read(const char *text, char *out, size_t room);
 /* A copy of at most room - 1 bytes in which every invalid byte is '?'. */
 void codec_text_clean(const char *text, char *out, size_t room);
 int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16]);
-
-#endif

@@ -3,8 +3,7 @@
  * Threads: any. Trust: the unpack functions take hostile bytes and write only the rows that the
  * caller allocated; before allocating, call columns_rows_fit. Only the layout is checked: the
  * caller checks names, kinds and times. */
-#ifndef SYSOM_WIRE_COLUMNS_H
-#define SYSOM_WIRE_COLUMNS_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/window.h"
@@ -23,5 +22,3 @@ int columns_unpack(const void *data, size_t bytes, size_t max_bytes, struct reco
 int columns_steps_pack(const struct window_step *steps, uint32_t count, struct buf *out);
 int columns_steps_unpack(const void *data, size_t bytes, size_t max_bytes,
 			 struct window_step *steps, uint32_t count);
-
-#endif

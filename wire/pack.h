@@ -2,8 +2,7 @@
  * pack.h - one zstd frame (with checksum) around a block of columns.
  * Threads: any; each thread keeps its compression contexts. Trust: pack_read takes hostile bytes;
  * the frame must state its size, which is bounded before anything is allocated. */
-#ifndef SYSOM_WIRE_PACK_H
-#define SYSOM_WIRE_PACK_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -24,5 +23,3 @@ int pack_write(const struct pack_part *parts, size_t count, enum pack_effort eff
 int pack_size(const void *data, size_t bytes, size_t max_bytes, size_t *out);
 /* *out is malloc'ed and owned by the caller; a zero byte follows *out_bytes. */
 int pack_read(const void *data, size_t bytes, size_t max_bytes, uint8_t **out, size_t *out_bytes);
-
-#endif

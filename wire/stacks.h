@@ -2,8 +2,7 @@
  * stacks.h - a stack batch as one packed block (docs/wire-format.md, "stacks").
  * Threads: any. Trust: stacks_unpack takes hostile bytes. base/limits.h and the number of bytes
  * bound every count before anything is allocated, and the result passes stack_batch_valid. */
-#ifndef SYSOM_WIRE_STACKS_H
-#define SYSOM_WIRE_STACKS_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/stack.h"
@@ -17,5 +16,3 @@ int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack
  * -EMSGSIZE. */
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
 			 struct stack_batch *b);
-
-#endif

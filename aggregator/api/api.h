@@ -7,8 +7,7 @@
  * Methods other than GET and HEAD are refused before their body is read, unless the path accepts a
  * body.
  * Threads: libmicrohttpd's and the workers (api_pool.h); open and close from the main thread. */
-#ifndef SYSOM_AGGREGATOR_API_API_H
-#define SYSOM_AGGREGATOR_API_API_H
+#pragma once
 
 #include "aggregator/api/api_route.h"
 #include "aggregator/symbols.h"
@@ -28,5 +27,3 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 void api_close(struct api *a); /* NULL is a no-op */
 /* All metrics of the aggregator. Any thread. */
 void api_write_metrics(struct api *a, struct metrics *m);
-
-#endif

@@ -2,8 +2,7 @@
  * api_pool.h - worker threads that make answers, and their bounded queue. The thread that reads
  * from connections does nothing else, so that neither a long list nor a slow disk delays /healthz.
  * Owns: its threads. */
-#ifndef SYSOM_AGGREGATOR_API_API_POOL_H
-#define SYSOM_AGGREGATOR_API_API_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void api_pool_close(struct api_pool *p); /* NULL is a no-op */
 /* Suspends the request until the answer is ready. false: too many jobs wait. */
 bool api_pool_push(struct api_pool *p, struct api_job *job);
 bool api_pool_is_done(struct api_pool *p, const struct api_job *job);
-
-#endif

@@ -2,8 +2,7 @@
  * api_route.h - from a request to its answer, without the server. The API's workers and a fuzzer
  * call it.
  * Threads: any, each with its own store reader. Trust: requests are hostile. */
-#ifndef SYSOM_AGGREGATOR_API_API_ROUTE_H
-#define SYSOM_AGGREGATOR_API_API_ROUTE_H
+#pragma once
 
 #include "aggregator/alert.h"
 #include "aggregator/api/api_symbols.h"
@@ -40,5 +39,3 @@ struct api_sources {
 void api_route(const struct api_sources *api, const struct http_query *q, struct http_answer *a);
 /* api_metrics.c */
 void api_metrics(const struct api_sources *api, struct metrics *m);
-
-#endif

@@ -8,8 +8,7 @@
  * they come. POST needs application/json and PUT application/octet-stream: a browser sends these
  * for another site's page only after asking the server, and this server never agrees.
  * Threads: libmicrohttpd's, and a worker of its own. */
-#ifndef SYSOM_AGGREGATOR_API_API_SYMBOLS_H
-#define SYSOM_AGGREGATOR_API_API_SYMBOLS_H
+#pragma once
 
 #include "aggregator/symbols.h"
 #include "base/buf.h"
@@ -43,5 +42,3 @@ void api_symbols_forget(struct api_request *r);
 /* GET: the progress of an upload, or the store's figures. 0: no such path. */
 unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out);
 void api_symbols_metrics(struct api_symbols *a, struct metrics *m);
-
-#endif

@@ -7,8 +7,7 @@
  * reference. A crash of the machine may lose the last minute (synchronous=NORMAL). A damaged file
  * is set aside and a new one begun.
  * Owns its connection. Threads: any, one mutex inside. */
-#ifndef SYSOM_AGGREGATOR_FLEET_BASELINES_H
-#define SYSOM_AGGREGATOR_FLEET_BASELINES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -42,5 +41,3 @@ int baselines_expire(struct baselines *b, uint64_t before_unix_ns);
 uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* [{"role","run","updated_unix_ns","steps","latency_ms","self_ms","spread_ms"}], newest first. */
 json_t *baselines_json(struct baselines *b, const char *job);
-
-#endif

@@ -14,8 +14,7 @@
  * Owns its tables. Threads: any; one mutex inside, held for one beat or for one job's part of a
  * tick. Findings are reported on the thread that ticks, without the mutex. Trust: beats are decoded
  * and bounded, but their numbers may be false. */
-#ifndef SYSOM_AGGREGATOR_FLEET_FLEET_H
-#define SYSOM_AGGREGATOR_FLEET_FLEET_H
+#pragma once
 
 #include <jansson.h>
 
@@ -161,5 +160,3 @@ void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64
 			    struct metrics *m);
 /* The latest sketch of a rank. */
 json_t *fleet_sketch_json(struct fleet *f, const char *job, int32_t rank);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fleet_private.h - shared by the files of the fleet. fleet.lock protects everything below. */
-#ifndef SYSOM_AGGREGATOR_FLEET_FLEET_PRIVATE_H
-#define SYSOM_AGGREGATOR_FLEET_FLEET_PRIVATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -305,5 +304,3 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       const struct digest *d, uint64_t now_ns);
-
-#endif

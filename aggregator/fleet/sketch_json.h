@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sketch_json.h - a sketch as JSON for the HTTP API (docs/INTERFACES.md). Threads: any. */
-#ifndef SYSOM_AGGREGATOR_FLEET_SKETCH_JSON_H
-#define SYSOM_AGGREGATOR_FLEET_SKETCH_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -9,5 +8,3 @@
 
 /* Returns owned; NULL if out of memory. */
 json_t *sketch_json(const struct sketch *s);
-
-#endif

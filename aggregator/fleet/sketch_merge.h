@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sketch_merge.h - merge the sketches of several ranks into one, and compare two sketches.
  * Pure but for memory. Threads: any. Results own their texts (wire_sketch_free). */
-#ifndef SYSOM_AGGREGATOR_FLEET_SKETCH_MERGE_H
-#define SYSOM_AGGREGATOR_FLEET_SKETCH_MERGE_H
+#pragma once
 
 #include "model/finding.h"
 #include "model/window.h"
@@ -18,5 +17,3 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
  * slower. Returns the cause that this indicates; CAUSE_UNKNOWN if nothing changed. */
 enum finding_cause sketch_merge_compare(const struct sketch *base, const struct sketch *now,
 					double delta, struct finding *f);
-
-#endif

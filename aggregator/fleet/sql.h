@@ -8,8 +8,7 @@
  * Threads: one caller at a time. Errors are logged with `what`: -ENOSPC if the disk is full (also
  * by quota or file size), -EBUSY (not logged), -EBADMSG (damaged, or no SQLite file), -EIO,
  * -ENOMEM. */
-#ifndef SYSOM_AGGREGATOR_FLEET_SQL_H
-#define SYSOM_AGGREGATOR_FLEET_SQL_H
+#pragma once
 
 #include <sqlite3.h>
 #include <stdbool.h>
@@ -85,5 +84,3 @@ int sql_end(struct sql_call *c);
 int sql_run(struct sql_call *c);
 int sql_do(struct sql *s, int which, const char *what, const struct sql_value *values);
 #define SQL_DO(s, which, what, ...) sql_do(s, which, what, SQL_VALUES(__VA_ARGS__))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * finding_json.h - a finding as JSON, for the store and for an incident's JSON. Threads: any. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_FINDING_JSON_H
-#define SYSOM_AGGREGATOR_INCIDENT_FINDING_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@ json_t *finding_json_lines(const struct finding_line *lines, uint32_t count);
 json_t *finding_json_make(const struct finding_report *f);
 /* Does not fill job. 0, -EINVAL. */
 int finding_json_parse(const json_t *j, struct finding_report *out);
-
-#endif

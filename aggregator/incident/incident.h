@@ -12,8 +12,7 @@
  *
  * Owns its incidents. Threads: one caller. Pure but for memory: time is an argument. Bounded by
  * LIMIT_INCIDENTS_LIVE and LIMIT_INCIDENT_RANKS. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_INCIDENT_H
-#define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -116,5 +115,3 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row);
 /* The incident's findings for the store, as a list (finding_json.h); NULL: none. */
 json_t *incident_set_findings(const struct incident_set *s, const char *id);
-
-#endif

@@ -2,8 +2,7 @@
  * incident_books.h - two ledgers of a rank of an incident: of its slow steps, and of the reference.
  * Their difference is the verdict. Sums over every kept window of the incident, each window once.
  * Owns: both ledgers. Threads: one caller. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_INCIDENT_BOOKS_H
-#define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_BOOKS_H
+#pragma once
 
 #include "aggregator/incident/incident_private.h"
 #include "analysis/ledger/ledger.h"
@@ -34,5 +33,3 @@ double incident_books_enough_ns(double most_ns, double lost_ns);
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m, struct incident_books *out);
 void incident_books_close(struct incident_books *b);
-
-#endif

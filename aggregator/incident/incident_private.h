@@ -19,8 +19,7 @@
  *    +- share[]                     whose room its excerpts take: sender, node, job
  *
  * A judgement is made from members, runs and findings; a verdict from a judgement and the excerpts. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
-#define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
+#pragma once
 
 #include "aggregator/incident/incident.h"
 #include "analysis/cause/excerpt.h"
@@ -294,5 +293,3 @@ const struct member *incident_waits_for(const struct incident *i);
 const struct member *incident_waits_most(const struct incident *i);
 
 #define INCIDENT_REASON(m, r) ((m)->steps.reasons >> (r)&1)
-
-#endif

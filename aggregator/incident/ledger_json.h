@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ledger_json.h - a verdict's subtraction as JSON: what each account of the slow steps took, and
  * what it usually takes (docs/INTERFACES.md, "ledger"). Threads: one caller. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_LEDGER_JSON_H
-#define SYSOM_AGGREGATOR_INCIDENT_LEDGER_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@
  * steps of ranks that are not culprits. JSON null if neither is known. */
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j,
 			 int32_t rank);
-
-#endif

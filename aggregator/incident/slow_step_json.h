@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * slow_step_json.h - a slow step as JSON (docs/INTERFACES.md, "Incident"). */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_SLOW_STEP_JSON_H
-#define SYSOM_AGGREGATOR_INCIDENT_SLOW_STEP_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -9,5 +8,3 @@
 
 /* New reference; null if s is NULL or not known. */
 json_t *slow_step_json_make(const struct slow_step *s);
-
-#endif

@@ -4,8 +4,7 @@
  * windows (victims, or on request); the past is the suspects' own healthy steps. Suspects with
  * different causes get separate verdicts, so that two simultaneous faults are distinguished. Ranks
  * that lost less than a culprit are examined too. Pure. Threads: one caller. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_VERDICT_H
-#define SYSOM_AGGREGATOR_INCIDENT_VERDICT_H
+#pragma once
 
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/diagnosis.h"
@@ -26,5 +25,3 @@ struct verdict {
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);
-
-#endif

@@ -3,8 +3,7 @@
  * the profiles of healthy peers and of earlier runs.
  * Owns: the sketches that it took and the arrays made of them, until closed. Threads: one
  * caller. */
-#ifndef SYSOM_AGGREGATOR_INCIDENT_VERDICT_SKETCH_H
-#define SYSOM_AGGREGATOR_INCIDENT_VERDICT_SKETCH_H
+#pragma once
 
 #include "analysis/cause/diagnosis.h"
 #include "model/window.h"
@@ -27,5 +26,3 @@ struct sketch *verdict_sketch_room(struct verdict_sketches *s);
 const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s);
 /* Copies settings, functions and kernels of *from that *to lacks. */
 void verdict_sketch_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from);
-
-#endif

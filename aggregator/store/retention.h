@@ -3,8 +3,7 @@
  * first rule whose pattern fits the job's key (NAME[#RUN]@UID) decides; what it leaves out, and jobs
  * that no rule fits, have the general limits.
  * Pure: no I/O, no clock. Threads: any, while nobody writes to it. */
-#ifndef SYSOM_AGGREGATOR_STORE_RETENTION_H
-#define SYSOM_AGGREGATOR_STORE_RETENTION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ const struct retention_limits *retention_of(const struct retention *r, const cha
 uint64_t retention_longest_ns(const struct retention *r);
 /* The shortest. */
 uint64_t retention_shortest_ns(const struct retention *r);
-
-#endif

@@ -6,8 +6,7 @@
  * Owns its connection. Threads: one per struct store; the writer (store_open) is the committer,
  * others open readers of their own (store_open_reader), which never block it (WAL). Errors: -ENOSPC
  * where the disk is full (also by quota or file size), -EIO, -ENOMEM. */
-#ifndef SYSOM_AGGREGATOR_STORE_STORE_H
-#define SYSOM_AGGREGATOR_STORE_STORE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix
 /* Appends the message as received; -ENOENT: never seen; -ESTALE: expired. */
 int store_window_body(struct store *s, const struct http_user *who, const uint8_t id[16],
 		      struct buf *out);
-
-#endif

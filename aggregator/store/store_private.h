@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * store_private.h - shared by the files of the store: its connection and its statements. */
-#ifndef SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
-#define SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -95,5 +94,3 @@ int store_check_version(struct store *s, int64_t newest);
 /* Creates the tables of a new file, and upgrades those of an older version, after a copy of
  * it as store.db.vN. -EPROTO: not our store. */
 int store_make_schema(struct store *s);
-
-#endif

@@ -4,8 +4,7 @@
  * gives evidence, with its effect in time per step, or is ruled out by a figure. Missing data is
  * named and lowers the confidence. Pure: no I/O, clock, threads or globals. All pointers are
  * borrowed for the call. */
-#ifndef SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_H
-#define SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_H
+#pragma once
 
 #include "analysis/ledger/ledger.h"
 #include "model/finding.h"
@@ -119,5 +118,3 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint
 /* A kernel's name without what differs between its variants: template arguments, parameters, and
  * digits in plain names such as cuBLAS's. Returns out. */
 const char *diagnosis_kernel_base(const char *name, char *out, size_t out_bytes);
-
-#endif

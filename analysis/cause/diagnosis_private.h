@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * diagnosis_private.h - what the files of the diagnosis share: one suspect compared with its base,
  * and the candidates of the layers. */
-#ifndef SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
-#define SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
+#pragma once
 
 #include "analysis/cause/diagnosis.h"
 
@@ -147,5 +146,3 @@ void diagnosis_software_look(struct diagnosis_view *v);
 /* How many times as much work as the base's steps the rank's steps have, in time that it should
  * take; 1: the job does not state it. */
 double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnosis_rank *base);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * digest.h - what an incident needs to know about one window: a few hundred numbers instead of some
  * 100 KB. Pure. Threads: any. */
-#ifndef SYSOM_ANALYSIS_CAUSE_DIGEST_H
-#define SYSOM_ANALYSIS_CAUSE_DIGEST_H
+#pragma once
 
 #include "model/window.h"
 
@@ -60,5 +59,3 @@ bool digest_is_stolen(const struct digest *d);
 bool digest_is_sound(const struct window *w);
 /* w: sound, decoded with its names; host records are used if there are any. */
 void digest_make(const struct window *w, size_t bytes, struct digest *out);
-
-#endif

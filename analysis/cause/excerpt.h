@@ -5,8 +5,7 @@
  * the window has them, native ones through the caller's resolver, else "[libx.so]". Kernels by
  * mangled name. Owns: its memory, by reference count. Threads: any; it does not change. Trust: the
  * window was decoded; its numbers are checked here. */
-#ifndef SYSOM_ANALYSIS_CAUSE_EXCERPT_H
-#define SYSOM_ANALYSIS_CAUSE_EXCERPT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -64,5 +63,3 @@ void excerpt_drop(struct excerpt *p); /* NULL is a no-op */
 void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out);
 /* The ledger of the slow or of the healthy steps; borrowed. */
 const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
-
-#endif

@@ -15,8 +15,7 @@
  * A profile of fewer than PROFILE_SAMPLES_MIN effective samples shows no difference. Pure. Names
  * are copied, and compared by their text. Memory: malloc inside open/close objects, bounded by
  * LIMIT_PROFILE_FUNCTIONS and LIMIT_PROFILE_NAME_BYTES. Threads: one caller each. */
-#ifndef SYSOM_ANALYSIS_CAUSE_PROFILE_H
-#define SYSOM_ANALYSIS_CAUSE_PROFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ struct profile_delta {
  * 0, -ENOMEM, -EINVAL (a profile without weight). */
 int profile_compare(struct profile *base, struct profile *other, double delta,
 		    struct profile_delta **out, uint32_t *count);
-
-#endif

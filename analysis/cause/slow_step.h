@@ -5,8 +5,7 @@
  * Means over steps say nothing about a single spike, so this looks at the step that lost most. Pure.
  * Trust: the window was decoded; its numbers are checked here. Time: n log n in its records and
  * samples. Threads: any. Times: nanoseconds. */
-#ifndef SYSOM_ANALYSIS_CAUSE_SLOW_STEP_H
-#define SYSOM_ANALYSIS_CAUSE_SLOW_STEP_H
+#pragma once
 
 #include "model/window.h"
 
@@ -70,5 +69,3 @@ typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
 /* slow: for each step of the window, whether it may be the one. false: no memory; *out is then empty. */
 bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
 		    struct slow_step *out);
-
-#endif

@@ -12,8 +12,7 @@
  * Times are nanoseconds of the node's own CLOCK_REALTIME: its monotonic clock plus the offset from
  * its beats. Pure but for memory. Threads: one caller. Trust: ends may be anything; ends further
  * off than CLOCKS_REACH_NS are dropped. */
-#ifndef SYSOM_ANALYSIS_CROSS_CLOCKS_H
-#define SYSOM_ANALYSIS_CROSS_CLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ int64_t clocks_correction(const struct clocks *c, uint32_t node, int64_t at_ns);
 void clocks_state(const struct clocks *c, uint32_t node, int64_t at_ns, struct clocks_state *out);
 /* The number will be reused for another node. */
 void clocks_forget(struct clocks *c, uint32_t node);
-
-#endif

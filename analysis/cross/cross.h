@@ -14,8 +14,7 @@
  * Ranks of different roles are never compared. Owns its state, bounded by the ranks that were set
  * and by LIMIT_CROSS_*. Pure but for memory: time is an argument. Threads: one caller. Trust:
  * numbers in beats may be anything; those out of bounds are dropped and counted. */
-#ifndef SYSOM_ANALYSIS_CROSS_CROSS_H
-#define SYSOM_ANALYSIS_CROSS_CROSS_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "model/finding.h"
@@ -99,5 +98,3 @@ bool cross_role_member(const struct cross *c, const struct cross_role *role, uin
 /* The state of a node's clock against the job's; false: not known. */
 bool cross_clock_state(const struct cross *c, uint32_t node, int64_t at_unix_ns, double *offset_ns,
 		       double *drift, double *error_ns);
-
-#endif

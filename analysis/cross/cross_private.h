@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cross_private.h - what the files of cross share: slots (ranks), instances (sampled collectives),
  * role parts (members of one role, with rows of steps), and findings that have not ended. */
-#ifndef SYSOM_ANALYSIS_CROSS_CROSS_PRIVATE_H
-#define SYSOM_ANALYSIS_CROSS_CROSS_PRIVATE_H
+#pragma once
 
 #include "analysis/cross/clocks.h"
 #include "analysis/cross/cross.h"
@@ -218,5 +217,3 @@ void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const stru
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);
 void cross_findings_tick(struct cross *c, uint64_t now_ns);
-
-#endif

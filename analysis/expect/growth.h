@@ -11,8 +11,7 @@
  * is the usual one, and a level that was usual before is no growth.
  *
  * Pure: no I/O, clock, globals or allocation. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_EXPECT_GROWTH_H
-#define SYSOM_ANALYSIS_EXPECT_GROWTH_H
+#pragma once
 
 #include "model/step.h"
 
@@ -38,5 +37,3 @@ struct growth_change {
 /* Takes the next judged step. True, once per growth: the steps from out->first on have more work
  * than before. */
 bool growth_push(struct growth *g, const struct step *s, struct growth_change *out);
-
-#endif

@@ -6,8 +6,7 @@
  * bit.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_EXPECT_JUDGE_H
-#define SYSOM_ANALYSIS_EXPECT_JUDGE_H
+#pragma once
 
 #include "analysis/expect/growth.h"
 #include "analysis/expect/roofline.h"
@@ -94,5 +93,3 @@ uint32_t judge_models(const struct judge *j, struct judge_model_row *out, uint32
 uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max);
 /* Number of models, of latency and of self time, that are ready to judge. */
 uint32_t judge_ready_count(const struct judge *j);
-
-#endif

@@ -8,8 +8,7 @@
  * far outliers are dropped, mild ones only calibrate the tail. A model with a poor fit is refused.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
-#ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_H
-#define SYSOM_ANALYSIS_EXPECT_ROOFLINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key);
 uint32_t roofline_set_count(const struct roofline_set *s);
 /* i < count, in order of first use. */
 struct roofline *roofline_set_at(struct roofline_set *s, uint32_t i, uint64_t *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * roofline_config.h - settings of a roofline. */
-#ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_CONFIG_H
-#define SYSOM_ANALYSIS_EXPECT_ROOFLINE_CONFIG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ struct roofline_config {
 	uint32_t p99_retrain; /* p99: steps between trainings; default 500 */
 	uint64_t seed;
 };
-
-#endif

@@ -14,8 +14,7 @@
  * counts as noise.
  *
  * Pure: no I/O, clock, threads, globals or allocation. */
-#ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_FIT_H
-#define SYSOM_ANALYSIS_EXPECT_ROOFLINE_FIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max);
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
 		      uint32_t features, const struct roofline_config *c, void *scratch);
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work);
-
-#endif

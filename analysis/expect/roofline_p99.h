@@ -4,8 +4,7 @@
  * steps in a hundred lift the line over everything, and retraining absorbs a sustained slowdown.
  *
  * Pure: no I/O, clock, threads, globals or allocation. */
-#ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_P99_H
-#define SYSOM_ANALYSIS_EXPECT_ROOFLINE_P99_H
+#pragma once
 
 #include "analysis/expect/roofline_fit.h"
 
@@ -18,5 +17,3 @@ struct roofline_p99 {
 /* scratch: as for roofline_fit_run. */
 void roofline_p99_run(struct roofline_p99 *p, const struct roofline_fit_sample *s, uint32_t n,
 		      uint64_t *random, void *scratch);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Owns: its memory. Threads: one caller. Trust: durations and ids may be anything; work is
  * bounded. */
-#ifndef SYSOM_ANALYSIS_LEDGER_COLL_SPLIT_H
-#define SYSOM_ANALYSIS_LEDGER_COLL_SPLIT_H
+#pragma once
 
 #include "analysis/ledger/ledger.h"
 #include "model/record.h"
@@ -70,5 +69,3 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
  * charged. s NULL: all 0. */
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
 		       double *caused_ns, uint32_t ranks);
-
-#endif

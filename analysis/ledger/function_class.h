@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * function_class.h - what a function's name says about the code in it. One table for each question. Pure.
  * Threads: any. */
-#ifndef SYSOM_ANALYSIS_LEDGER_FUNCTION_CLASS_H
-#define SYSOM_ANALYSIS_LEDGER_FUNCTION_CLASS_H
+#pragma once
 
 #include "analysis/ledger/ledger.h"
 #include "model/finding.h"
@@ -17,5 +16,3 @@ enum ledger_what function_class_what(const char *name);
 bool function_class_is_means(const char *name);
 /* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
 bool function_class_is_plumbing(const char *name, unsigned kind);
-
-#endif

@@ -3,8 +3,7 @@
  * their context switches, and from the samples taken while they were on a CPU. Time without
  * recorded switches is left out. Owns: its segments and names.  Threads: one caller.  Trust: the
  * window was decoded; times are checked here. */
-#ifndef SYSOM_ANALYSIS_LEDGER_HOST_TIMELINE_H
-#define SYSOM_ANALYSIS_LEDGER_HOST_TIMELINE_H
+#pragma once
 
 #include "analysis/ledger/ledger.h"
 #include "model/window.h"
@@ -31,5 +30,3 @@ bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 void host_timeline_fini(struct host_timeline *t);
 /* Index of the thread; t->count: unknown. */
 uint32_t host_timeline_find(const struct host_timeline *t, uint32_t tid);
-
-#endif

@@ -21,8 +21,7 @@
  * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts, half of them
  * of kernels. Further launch configurations of a kernel share one account, and further accounts of
  * a kind one without a name. Threads: one caller. Times: nanoseconds. */
-#ifndef SYSOM_ANALYSIS_LEDGER_LEDGER_H
-#define SYSOM_ANALYSIS_LEDGER_LEDGER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -217,5 +216,3 @@ bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r
 /* How many of the first rows together explain this share of the whole excess (0.8: 80%); 0: there
  * is no excess. */
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share);
-
-#endif

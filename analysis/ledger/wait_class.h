@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wait_class.h - what the kernel does for a thread, by the kernel functions on its stack. Threads:
  * any. */
-#ifndef SYSOM_ANALYSIS_LEDGER_WAIT_CLASS_H
-#define SYSOM_ANALYSIS_LEDGER_WAIT_CLASS_H
+#pragma once
 
 #include "analysis/ledger/ledger.h"
 #include "model/stack.h"
@@ -16,5 +15,3 @@ bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);
 /* The interrupt that occupies its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none. */
 enum ledger_what wait_class_interrupt(const struct stack_batch *b, const struct stack *st);
-
-#endif

@@ -2,8 +2,7 @@
  * window_ledger.h - the ledgers of a window's slow and healthy steps. A step's interval is the
  * GPU's, if known: from the end of the step before to its own end. Trust: the window was decoded;
  * its times are checked here. Time: n log n in its device records. Threads: any. */
-#ifndef SYSOM_ANALYSIS_LEDGER_WINDOW_LEDGER_H
-#define SYSOM_ANALYSIS_LEDGER_WINDOW_LEDGER_H
+#pragma once
 
 #include "analysis/ledger/coll_split.h"
 #include "analysis/ledger/host_timeline.h"
@@ -29,5 +28,3 @@ const struct ledger_segment *window_ledger_wait(const struct host_timeline *host
  * healthy. false: no memory. */
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
 		       const struct host_timeline *host, struct window_ledger *out);
-
-#endif

@@ -12,8 +12,7 @@
  * Times: ns. Sizes: bytes. Rates: the inverse of ns_per_byte, in GB/s. Shares: 0 to 1. Memory: the
  * caller's, nothing is allocated. Errors: none; without samples there are 0 regimes. Threads: any.
  * The same samples give the same fit, in whatever order they were added or merged. */
-#ifndef SYSOM_ANALYSIS_LINK_LINK_FIT_H
-#define SYSOM_ANALYSIS_LINK_LINK_FIT_H
+#pragma once
 
 #include "analysis/link/link_samples.h"
 
@@ -71,5 +70,3 @@ struct link_change {
 };
 /* z: half the interval's width in standard deviations. */
 struct link_change link_change_of(const struct link_fit *f, const struct link_samples *s, double z);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Sizes: bytes. Times: ns. Memory: the caller's, all zero at first; nothing is allocated. Errors:
  * what does not fit is counted. Threads: one at a time per struct. */
-#ifndef SYSOM_ANALYSIS_LINK_LINK_SAMPLES_H
-#define SYSOM_ANALYSIS_LINK_LINK_SAMPLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ struct link_size {
 /* In ascending order of size. to: [LINK_SIZES_MAX]. Returns how many. */
 uint32_t link_samples_sizes(const struct link_samples *s, enum link_centre centre,
 			    struct link_size *to);
-
-#endif

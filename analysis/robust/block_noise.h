@@ -11,8 +11,7 @@
  * Values have any one unit; the histograms cover 2^-21 to 2^4 of it. Memory: the caller's, all zero
  * at first; nothing is allocated. Errors: none; NAN counts as the largest value. Threads: one at a
  * time per struct. */
-#ifndef SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
-#define SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void block_noise_renew(struct block_noise *no, const double *blocks, bool known)
 /* Standard deviation of the mean of so many values; with heavy tails, that of the Gaussian with the
  * same reach. *from: the scale that it was derived from. 0: not known yet. */
 double block_noise_of(const struct block_noise *no, uint32_t length, uint32_t *from);
-
-#endif

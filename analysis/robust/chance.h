@@ -3,8 +3,7 @@
  * Chances: 0 to 1. Deviations: in standard deviations or standard errors. Memory: the caller's.
  * Threads: any. Errors: none; outside its range an argument gives the nearest end of the
  * result's. */
-#ifndef SYSOM_ANALYSIS_ROBUST_CHANCE_H
-#define SYSOM_ANALYSIS_ROBUST_CHANCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ double chance_student(double chance, uint32_t freedom);
  * may be false; below 0: none is. Sorts chance. Benjamini and Hochberg 1995, Controlling the False
  * Discovery Rate, Journal of the Royal Statistical Society B 57 (1), section 3.1. */
 double chance_cut(double *chance, uint32_t n, double rate);
-
-#endif

@@ -2,8 +2,7 @@
  * change.h - that a level changed, and where.
  * Values have any one unit. Memory: the caller's, nothing is allocated. Errors: none. Threads:
  * any. */
-#ifndef SYSOM_ANALYSIS_ROBUST_CHANGE_H
-#define SYSOM_ANALYSIS_ROBUST_CHANGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ double change_cusum(double sum, double z, double clip, double slack);
  * is skipped. n: no such position. Hinkley 1971, Inference about the Change-Point from Cumulative
  * Sum Tests, Biometrika 58. */
 uint32_t change_onset(const double *v, uint32_t n, double level, double clip);
-
-#endif

@@ -3,8 +3,7 @@
  * unit, which results share. Memory: the caller's, nothing is allocated unless a line says so.
  * Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: sorting puts it anywhere, so
  * filter it first, as median_known does. Threads: any. Nothing recurses. */
-#ifndef SYSOM_ANALYSIS_ROBUST_MEDIAN_H
-#define SYSOM_ANALYSIS_ROBUST_MEDIAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ struct median_weighted {
 /* The smallest value up to which half of all weight lies: Cormen and others, Introduction to
  * Algorithms, problem 9-2. Sorts v; qsort may allocate. none: the result if no value has weight. */
 double median_of_weighted(struct median_weighted *v, uint32_t n, double none);
-
-#endif

@@ -2,8 +2,7 @@
  * regress.h - lines through points: by least squares or median slopes; and non-negative sums of
  * terms. Points: t[n] or x, y[n] in any units; a slope is in units of y over units of x. Memory:
  * the caller's, nothing is allocated. Errors: as each says. NAN: filter it first. Threads: any. */
-#ifndef SYSOM_ANALYSIS_ROBUST_REGRESS_H
-#define SYSOM_ANALYSIS_ROBUST_REGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ double regress_dot(const double *a, const double *b, uint32_t n); /* the sum of 
  * chapter 23, states the problem; the method is Franc, Hlavac and Navara 2005, Sequential
  * Coordinate-Wise Algorithm for the Non-negative Least Squares Problem. At most 200 rounds. */
 void regress_nonnegative(const double *g, uint32_t stride, const double *c, uint32_t p, double *b);
-
-#endif

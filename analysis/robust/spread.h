@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * spread.h - standard deviations, and the standard errors of means, medians, slopes and shares.
  * Memory: none. Errors: none; a size of 0 gives INFINITY or NAN. Threads: any. */
-#ifndef SYSOM_ANALYSIS_ROBUST_SPREAD_H
-#define SYSOM_ANALYSIS_ROBUST_SPREAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ double spread_of_share(double share, double n, double least);
  * INFINITY: that side is exact. Fleiss, Statistical Methods for Rates and Proportions, chapter
  * 3. */
 double spread_of_shares(double pooled, double n, double m);
-
-#endif

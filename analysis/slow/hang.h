@@ -25,8 +25,7 @@
  * Owns its state, bounded by the ranks that were pushed times BEAT_COMMS_MAX. Pure but for memory.
  * Threads: one caller. Trust: numbers may be anything; a communicator is kept only while a rank's
  * last beat names it. */
-#ifndef SYSOM_ANALYSIS_SLOW_HANG_H
-#define SYSOM_ANALYSIS_SLOW_HANG_H
+#pragma once
 
 #include "model/finding.h"
 #include "model/window.h"
@@ -58,5 +57,3 @@ bool hang_is_open(const struct hang *h);
 /* When it began, on this machine's clock; 0: none is under way. */
 uint64_t hang_since_ns(const struct hang *h);
 void hang_stats(const struct hang *h, struct hang_stats *out);
-
-#endif

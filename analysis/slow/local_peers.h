@@ -5,8 +5,7 @@
  * vector within 2%), because uneven batches are no fault. Each value is the median of 2^n steps, so
  * that analysis/slow/peers judges at most 25 rows a second. Owns: its memory.  Threads: one caller.
  * Pure but for that: time comes with the steps. */
-#ifndef SYSOM_ANALYSIS_SLOW_LOCAL_PEERS_H
-#define SYSOM_ANALYSIS_SLOW_LOCAL_PEERS_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "analysis/steps/steps.h"
@@ -39,5 +38,3 @@ void local_peers_forget(struct local_peers *l, uint32_t slot);
 /* The next flag; false: none. */
 bool local_peers_next(struct local_peers *l, struct local_peers_flag *out);
 void local_peers_stats_get(const struct local_peers *l, struct local_peers_stats *out);
-
-#endif

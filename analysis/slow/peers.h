@@ -21,8 +21,7 @@
  * steps (W = 100, k = 2).
  *
  * Pure; memory is the caller's; the same input gives the same output. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_SLOW_PEERS_H
-#define SYSOM_ANALYSIS_SLOW_PEERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ bool peers_next(struct peers *p, struct peers_flag *out);
 void peers_again(struct peers *p);
 /* The input ends: open flags are reported once more, as ended. */
 void peers_finish(struct peers *p);
-
-#endif

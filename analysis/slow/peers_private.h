@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * peers_private.h - what peers.c, peers_noise.c, peers_test.c and peers_sysom.c share. */
-#ifndef SYSOM_ANALYSIS_SLOW_PEERS_PRIVATE_H
-#define SYSOM_ANALYSIS_SLOW_PEERS_PRIVATE_H
+#pragma once
 
 #include "analysis/robust/block_noise.h"
 #include "analysis/robust/median.h"
@@ -116,5 +115,3 @@ void peers_update_reference(struct peers *p, struct peers_series *s, uint64_t be
 
 /* peers_sysom.c */
 void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value);
-
-#endif

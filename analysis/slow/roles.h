@@ -5,8 +5,7 @@
  * must stay among its peers. Names are compared without template arguments, because a rank with
  * another variant of a kernel must stay as well. Deterministic; independent of the order of the
  * ranks. Pure; memory is the caller's. Threads: any. */
-#ifndef SYSOM_ANALYSIS_SLOW_ROLES_H
-#define SYSOM_ANALYSIS_SLOW_ROLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ double roles_alike(const struct roles_rank *a, const struct roles_rank *b);
 /* Sets role[i] of each of n ranks, and returns the number of roles. Roles are numbered from 0, in
  * order of their lowest rank. */
 uint32_t roles_learn(const struct roles_rank *rank, uint32_t n, uint32_t *role);
-
-#endif

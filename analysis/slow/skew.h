@@ -3,8 +3,7 @@
  * lengths, load of experts). The heaviest rank is another one from step to step, so this is a finding
  * about the role and blames nobody. Replay uses all steps of a recording, the aggregator the latest
  * rows. Pure. Threads: any. */
-#ifndef SYSOM_ANALYSIS_SLOW_SKEW_H
-#define SYSOM_ANALYSIS_SLOW_SKEW_H
+#pragma once
 
 #include "model/finding.h"
 
@@ -40,5 +39,3 @@ bool skew_explains(const struct skew *k, double excess);
 /* Fills a finding's kind, effect and confidence; the caller fills ranks and steps. folded: number
  * of stretches of single members that the skew explains. */
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded);
-
-#endif

@@ -12,8 +12,7 @@
  * longer. The change begins with the first sample of the unbroken stretch above half the threshold.
  *
  * Pure; time is an argument. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_SLOW_TEMPORAL_H
-#define SYSOM_ANALYSIS_SLOW_TEMPORAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ uint64_t temporal_healthy_steps(const struct temporal *t);
 /* Fills the figures of a sketch: medians of this run's healthy samples; latency_mad_ns between
  * them. */
 void temporal_summary(const struct temporal *t, struct sketch *out);
-
-#endif

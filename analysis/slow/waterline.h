@@ -7,8 +7,7 @@
  * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles, the sketches
  * of every n-th rank are kept. Pure but for memory. Threads: one caller. Trust: the codec ensures
  * shares of 0 to 1; names are untrusted. */
-#ifndef SYSOM_ANALYSIS_SLOW_WATERLINE_H
-#define SYSOM_ANALYSIS_SLOW_WATERLINE_H
+#pragma once
 
 #include "model/window.h"
 
@@ -38,5 +37,3 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 /* functions dropped because the table was full */
 uint64_t waterline_no_room(const struct waterline *w);
 uint64_t waterline_bytes(const struct waterline *w);
-
-#endif

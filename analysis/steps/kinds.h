@@ -9,8 +9,7 @@
  * in seconds make no kind: the job counts steps, but other processes on the node do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_STEPS_KINDS_H
-#define SYSOM_ANALYSIS_STEPS_KINDS_H
+#pragma once
 
 #include "analysis/steps/steps.h"
 
@@ -62,5 +61,3 @@ void kinds_past_unknown(struct kinds *k);
 /* Kinds with at least two occurrences by work or three by place, most expensive first; returns
  * their count. By work, the most frequent steps are the usual ones and no kind. */
 uint32_t kinds_rows(const struct kinds *k, struct kinds_row *out, uint32_t max);
-
-#endif

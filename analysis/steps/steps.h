@@ -14,8 +14,7 @@
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's; the same input gives the same
  * output. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_STEPS_STEPS_H
-#define SYSOM_ANALYSIS_STEPS_STEPS_H
+#pragma once
 
 #include "model/step.h"
 
@@ -65,5 +64,3 @@ struct steps_stats {
 	uint32_t few;	      /* whole_first: the launches make fewer than three steps */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);
-
-#endif

@@ -5,8 +5,7 @@
  * follower visits every item once and cuts steps. Device records are chained to the item that
  * launched them. They come from a pool that reuses the slot freed last, because it is still in the
  * cache. */
-#ifndef SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
-#define SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
+#pragma once
 
 #include "analysis/steps/steps.h"
 
@@ -242,5 +241,3 @@ void steps_account_free(struct steps *s, struct steps_item *i);
 /* Removes the oldest copy from the list. The caller owns its slot. STEPS_NONE: the list is
  * empty. */
 uint32_t steps_account_pop_copy(struct steps *s);
-
-#endif

@@ -15,8 +15,7 @@
  * Pure: no I/O, clock, threads or globals; the same input gives the same output. Memory: malloc
  * within the call, 64 bytes per kernel. Threads: any, one per job. Trust: times and counts may be
  * anything. */
-#ifndef SYSOM_ANALYSIS_TRACE_ALIGN_H
-#define SYSOM_ANALYSIS_TRACE_ALIGN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ int align_job(struct align_job *job);
 uint64_t align_to_reference(const struct align_job *job, uint32_t r, uint64_t local_ns);
 /* The inverse. */
 uint64_t align_to_local(const struct align_job *job, uint32_t r, uint64_t reference_ns);
-
-#endif

@@ -11,8 +11,7 @@
  * slower by the same ratio. diagnosis.h decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
-#ifndef SYSOM_ANALYSIS_TRACE_CROSSRANK_H
-#define SYSOM_ANALYSIS_TRACE_CROSSRANK_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "analysis/trace/jobsteps.h"
@@ -36,5 +35,3 @@ int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
  * common ranks are slower, the finding is uniform; otherwise it names the slower ones. 0, -ENOMEM. */
 int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
 		      void (*report)(void *to, const struct crossrank_finding *f), void *to);
-
-#endif

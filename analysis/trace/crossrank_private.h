@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * crossrank_private.h - what the files of crossrank share. */
-#ifndef SYSOM_ANALYSIS_TRACE_CROSSRANK_PRIVATE_H
-#define SYSOM_ANALYSIS_TRACE_CROSSRANK_PRIVATE_H
+#pragma once
 
 #include "analysis/trace/crossrank.h"
 
@@ -33,5 +32,3 @@ int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
 			    const struct crossrank_job *earlier, uint32_t q, struct finding *f);
 /* crossrank_hang.c. members: [align->instances] zeros; missing: [ranks]. */
 void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint32_t *missing);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one
  * caller. */
-#ifndef SYSOM_ANALYSIS_TRACE_JOBSTEPS_H
-#define SYSOM_ANALYSIS_TRACE_JOBSTEPS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,5 +101,3 @@ struct jobsteps_kernel {
 /* Sorted by name; the caller frees *out. Returns the number of entries, or -ENOMEM. */
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
 		     struct jobsteps_kernel **out);
-
-#endif

@@ -4,8 +4,7 @@
  * file adds what only a whole recording allows: the usual value of each role or worker, what the
  * ranks of one replica have in common (their input), roles with more work than others, and a job
  * that became slower as a whole. Pure; allocates while it runs. Threads: any, a table each. */
-#ifndef SYSOM_ANALYSIS_TRACE_WORKERS_H
-#define SYSOM_ANALYSIS_TRACE_WORKERS_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "model/finding.h"
@@ -65,5 +64,3 @@ int workers_find(const struct workers_table *t, workers_report *report, void *co
 typedef void workers_stretch(void *context, const struct peers_flag *f);
 int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t steps,
 		  const double *value, double step_ns, workers_stretch *take, void *context);
-
-#endif

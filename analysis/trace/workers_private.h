@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * workers_private.h - what workers.c, workers_level.c and workers_report.c share. */
-#ifndef SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
-#define SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
+#pragma once
 
 #include "analysis/trace/workers.h"
 
@@ -53,5 +52,3 @@ void workers_level(struct workers *w);
 void workers_more(struct workers *w, const double *value);
 /* Turns flags into findings, and tests roles and the job as a whole. 0, -ENOMEM. */
 int workers_findings(struct workers *w, workers_report *report, void *context);
-
-#endif

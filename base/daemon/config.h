@@ -3,8 +3,7 @@
  * A key is "section.name" (or "name"); its flag is --section-name, its variable
  * SYSOM_SECTION_NAME. Every error names the file and line, the variable or the flag.
  * Threads: one caller, at start. */
-#ifndef SYSOM_BASE_DAEMON_CONFIG_H
-#define SYSOM_BASE_DAEMON_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ int config_read_text(void *into, const struct config_key *keys, size_t key_count
 		     const char *text, size_t bytes);
 /* Prints the commented default file. */
 void config_print(FILE *to, const void *values, const struct config_key *keys, size_t key_count);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dirs.h - makes a directory and its parents, and makes names durable. Threads: any. */
-#ifndef SYSOM_BASE_DAEMON_DIRS_H
-#define SYSOM_BASE_DAEMON_DIRS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -10,5 +9,3 @@
 int dirs_make(const char *path, mode_t mode);
 /* Makes the names in the directory durable. 0, -errno. */
 int dirs_sync(const char *path);
-
-#endif

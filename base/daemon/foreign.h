@@ -6,8 +6,7 @@
  * wait.
  * Uses SIGUSR2, which nothing else in the process may use or block.
  * Threads: any; the same thread calls begin and end. */
-#ifndef SYSOM_BASE_DAEMON_FOREIGN_H
-#define SYSOM_BASE_DAEMON_FOREIGN_H
+#pragma once
 
 #include <stdbool.h>
 #include <time.h>
@@ -23,5 +22,3 @@ void foreign_begin(struct foreign *f);
 void foreign_end(struct foreign *f);
 /* Calls close(), between begin and end. -1 is a no-op. */
 void foreign_close(int fd);
-
-#endif

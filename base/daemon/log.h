@@ -3,8 +3,7 @@
  * Threads: any. Rate: each call site prints at most LOG_SITE_BURST lines per second and then
  * reports how many it suppressed. preload/ and cupti/ never include this file: hooks count, they do
  * not log. */
-#ifndef SYSOM_BASE_DAEMON_LOG_H
-#define SYSOM_BASE_DAEMON_LOG_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
 /* For lines that are bounded otherwise and useful only if complete: no rate limit. */
 #define log_record(event, ...) log_write(NULL, LOG_INFO, event, __VA_ARGS__)
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * loop.h - an epoll loop with timers, signals and wake-ups from other threads.
  * Threads: one thread runs the loop and calls everything but loop_wake, which any thread may. */
-#ifndef SYSOM_BASE_DAEMON_LOOP_H
-#define SYSOM_BASE_DAEMON_LOOP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ void loop_source_close(struct loop_source *s); /* NULL is a no-op */
 /* Runs until loop_stop; 0 or -errno of epoll_wait. */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l);
-
-#endif

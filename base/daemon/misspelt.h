@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * misspelt.h - warnings about variables that nothing reads (environment.h). Threads: as getenv(). */
-#ifndef SYSOM_BASE_DAEMON_MISSPELT_H
-#define SYSOM_BASE_DAEMON_MISSPELT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@
 bool misspelt_warning(size_t *at, char out[MISSPELT_BYTES]);
 /* The variable that is read and whose name is nearest to this one. */
 const char *misspelt_nearest(const char *name);
-
-#endif

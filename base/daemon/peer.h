@@ -4,8 +4,7 @@
  * Shared resources are then divided among users of this machine and among other machines. Addresses
  * alone would not do: a local user can connect from all of 127.0.0.0/8.
  * Threads: any. Never blocks on a peer: it asks the kernel. */
-#ifndef SYSOM_BASE_DAEMON_PEER_H
-#define SYSOM_BASE_DAEMON_PEER_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ void peer_key_of(struct peer_key *k, int sock);
 /* For a TCP connection: its other end and ours. */
 void peer_key_between(struct peer_key *k, const union peer_address *peer,
 		      const union peer_address *own);
-
-#endif

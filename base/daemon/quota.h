@@ -10,8 +10,7 @@
  *                        twice the capacity.
  * Owns nothing. Threads: one caller, or the caller's lock. Bounded: QUOTA_USERS entries; work per
  * call at most QUOTA_USERS squared, and only when the capacity is used up. */
-#ifndef SYSOM_BASE_DAEMON_QUOTA_H
-#define SYSOM_BASE_DAEMON_QUOTA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void quota_give(struct quota *q, uid_t uid, uint64_t amount);
 /* The user who has most; false: nobody has anything. */
 bool quota_heaviest(const struct quota *q, uid_t *uid);
 uint64_t quota_of(const struct quota *q, uid_t uid);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rights.h - which capabilities of rights.def this process lacks, and what that costs.
  * Threads: any. */
-#ifndef SYSOM_BASE_DAEMON_RIGHTS_H
-#define SYSOM_BASE_DAEMON_RIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ extern const struct right rights[RIGHTS];
 
 /* Which of them are effective now. */
 void rights_now(bool has[RIGHTS]);
-
-#endif

@@ -2,8 +2,7 @@
  * secret_file.h - read a file with a secret: a private key, tokens. It must belong to root or to
  * this process's user; others may not read it, and a group may not write it.
  * Threads: any. */
-#ifndef SYSOM_BASE_DAEMON_SECRET_FILE_H
-#define SYSOM_BASE_DAEMON_SECRET_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -32,5 +31,3 @@ bool secret_file_is_same(const struct secret_file_state *a, const struct secret_
 /* Whether the path's file differs from *s, which then has the new state. False, if there is no
  * file. */
 bool secret_file_changed(const char *path, struct secret_file_state *s);
-
-#endif

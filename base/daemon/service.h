@@ -2,8 +2,7 @@
  * service.h - a daemon and what starts it: its Unix sockets, which systemd may pass, and the
  * notifications that systemd expects.
  * Threads: the daemon's first. */
-#ifndef SYSOM_BASE_DAEMON_SERVICE_H
-#define SYSOM_BASE_DAEMON_SERVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void service_ready(void);
  * restarts the daemon. */
 void service_alive(void);
 void service_stopping(void);
-
-#endif

@@ -3,11 +3,8 @@
  * ever; that must not keep the process alive.
  * Uses SIGALRM and alarm(), which nothing else in the process may use.
  * Threads: the caller takes the signal; it must live as long as the process. */
-#ifndef SYSOM_BASE_DAEMON_WATCHDOG_H
-#define SYSOM_BASE_DAEMON_WATCHDOG_H
+#pragma once
 
 /* If the process is still running in `seconds` (at least 1), it logs this on stderr and exits with
  * `code`. A later call replaces the bound and the code. */
 void watchdog_arm(unsigned seconds, int code);
-
-#endif

@@ -6,8 +6,7 @@
  * The file of tokens is read again when it changes. While it is unsound, the tokens read before
  * stay valid, and the log says so.
  * Owns: the tokens. Threads: one caller. Trust: the request is a peer's. */
-#ifndef SYSOM_BASE_HTTP_HTTP_ACCESS_H
-#define SYSOM_BASE_HTTP_HTTP_ACCESS_H
+#pragma once
 
 #include "base/http/http_settings.h"
 #include "base/http/http_user.h"
@@ -33,5 +32,3 @@ bool http_access_is_direct(const char *header);
 /* 0, or the status to refuse the request with, 401 or 403, and why. */
 unsigned http_access_user(struct http_access *a, const struct http_sender *from,
 			  struct http_user *out, const char **why);
-
-#endif

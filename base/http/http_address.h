@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_address.h - HOST:PORT, with [V6]:PORT for IPv6.
  * Threads: any. */
-#ifndef SYSOM_BASE_HTTP_HTTP_ADDRESS_H
-#define SYSOM_BASE_HTTP_HTTP_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ bool http_address_is_valid(const char *text);
 bool http_address_is_loopback(const char *text);
 /* Whether a token may go to the URL: over https, or within this machine. */
 bool http_address_keeps_token(const char *url);
-
-#endif

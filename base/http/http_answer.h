@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_answer.h - the answer to one HTTP request, without its server. Owns: the body.
  * Threads: one caller. */
-#ifndef SYSOM_BASE_HTTP_HTTP_ANSWER_H
-#define SYSOM_BASE_HTTP_HTTP_ANSWER_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -22,5 +21,3 @@ void http_answer_init(struct http_answer *a, size_t max_bytes);
 /* Replaces the body by {"error":why}. */
 void http_answer_error(struct http_answer *a, unsigned status, const char *why);
 void http_answer_text(struct http_answer *a, const char *type, const char *text);
-
-#endif

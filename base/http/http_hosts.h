@@ -4,8 +4,7 @@
  * our answers as that site's. But it still sends the name that it used in the Host header, which we
  * check here.
  * Threads: any, after init. Trust: the header comes from a peer. */
-#ifndef SYSOM_BASE_HTTP_HTTP_HOSTS_H
-#define SYSOM_BASE_HTTP_HTTP_HOSTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ int http_hosts_init(struct http_hosts *h, const char *listen, const char *more);
 /* host: the value of Host, with or without a port. NULL: the client sends none, so it is not a
  * browser. Addresses are always allowed. */
 bool http_hosts_allows(const struct http_hosts *h, const char *host);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_post.h - posts a body to an HTTP receiver, with libcurl. Threads: one per CURL handle. */
-#ifndef SYSOM_BASE_HTTP_HTTP_POST_H
-#define SYSOM_BASE_HTTP_HTTP_POST_H
+#pragma once
 
 #include <curl/curl.h>
 #include <stdbool.h>
@@ -30,5 +29,3 @@ uint64_t http_post_backoff_ns(uint64_t before_ns);
 /* Sets the token in the file for the next request; reads it each time, so that a new one needs no
  * restart. path NULL or "": none. 0; -EINVAL: no token, and `why` says why. */
 int http_post_token(CURL *h, const char *path, char *why, size_t why_bytes);
-
-#endif

@@ -3,8 +3,7 @@
  * may run on any thread, and a fuzzer can call it.
  * Owns: the bytes. Threads: one caller. Trust: names and values are a peer's; only the NUL at
  * their end is certain. */
-#ifndef SYSOM_BASE_HTTP_HTTP_QUERY_H
-#define SYSOM_BASE_HTTP_HTTP_QUERY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void http_query_add(struct http_query *q, const char *name, const char *value);
 const char *http_query_get(const struct http_query *q, const char *name);
 /* Decimal digits only. Leaves *out if the name is not present; false: not a number up to max. */
 bool http_query_number(const struct http_query *q, const char *name, uint64_t max, uint64_t *out);
-
-#endif

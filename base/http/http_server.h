@@ -4,8 +4,7 @@
  * rights (http_access.h), makes room for new clients (idle.h), sends answers, and logs each request
  * that may change something. What a path means is its owner's. /healthz is for everybody.
  * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
-#ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
-#define SYSOM_BASE_HTTP_HTTP_SERVER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -100,5 +99,3 @@ void http_server_suspend(struct http_request *r);
 void http_server_resume(struct http_request *r);
 /* "" if there is no such header. */
 const char *http_server_header(const struct http_request *r, const char *name);
-
-#endif

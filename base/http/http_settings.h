@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_settings.h - the settings of a daemon's HTTP server, the same for both daemons.
  * Threads: any. */
-#ifndef SYSOM_BASE_HTTP_HTTP_SETTINGS_H
-#define SYSOM_BASE_HTTP_HTTP_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ struct http_settings {
 	    CONFIG_KEY(strct, at.see_all, "http.see_all", CONFIG_STRING, "",                       \
 		       "uids of this machine's users that may see the jobs of all users, "         \
 		       "comma-separated (for example that of Prometheus); *: all of them", )
-
-#endif

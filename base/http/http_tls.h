@@ -3,8 +3,7 @@
  * change; while the new ones are unsound, connections get the ones before, and the log says so.
  * Owns: what was read. Threads: the server's. One per process is in use at a time: GnuTLS's
  * callback has no argument for another. */
-#ifndef SYSOM_BASE_HTTP_HTTP_TLS_H
-#define SYSOM_BASE_HTTP_HTTP_TLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ int64_t http_tls_expires_unix_s(const struct http_tls *t);
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */
 void *http_tls_retrieve(void);
 #define HTTP_TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
-
-#endif

@@ -6,8 +6,7 @@
  * is a comment.
  * Owns: the table, which has digests only. Threads: any may read. Trust: a token to look up is a
  * peer's. */
-#ifndef SYSOM_BASE_HTTP_HTTP_TOKENS_H
-#define SYSOM_BASE_HTTP_HTTP_TOKENS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, 
 void http_tokens_free(struct http_tokens *t); /* NULL is a no-op */
 /* Takes the same time whichever token it is. NULL: unknown. */
 const struct http_user *http_tokens_find(const struct http_tokens *t, const char *token);
-
-#endif

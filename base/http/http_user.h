@@ -2,8 +2,7 @@
  * http_user.h - who sends a request, and what that allows. A token (http_tokens.h) or the kernel
  * (base/daemon/peer.h) says who it is.
  * Threads: any. */
-#ifndef SYSOM_BASE_HTTP_HTTP_USER_H
-#define SYSOM_BASE_HTTP_HTTP_USER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ bool http_user_sees_job(const struct http_user *u, const char *key);
 bool http_user_job(const struct http_user *u, const char *asked, char *key, size_t room);
 /* "read", "upload", "admin"; of several bits the highest. */
 const char *http_user_role_name(unsigned roles);
-
-#endif

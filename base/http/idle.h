@@ -5,8 +5,7 @@
  * read nothing cannot keep a health probe out.
  * Owns: nothing. The server owns the descriptors and sees the end of one that is shut down.
  * Threads: one caller. */
-#ifndef SYSOM_BASE_HTTP_IDLE_H
-#define SYSOM_BASE_HTTP_IDLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void idle_add(struct idle *t, int fd, struct peer_key peer);
 void idle_set_busy(struct idle *t, int fd, bool busy);
 /* Call before closing fd. */
 void idle_remove(struct idle *t, int fd);
-
-#endif

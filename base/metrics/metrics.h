@@ -2,8 +2,7 @@
  * metrics.h - a program's metrics. The same code writes them in both forms: as Prometheus' page
  * (prometheus.h) and as OTLP messages (otlp.h). Names follow Prometheus' rules: base units, and
  * _total for counters. Threads: one per struct metrics. */
-#ifndef SYSOM_BASE_METRICS_METRICS_H
-#define SYSOM_BASE_METRICS_METRICS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void metrics_plain(struct metrics *m, const struct metrics_plain *list);
 	metrics_plain(m, (const struct metrics_plain[]){__VA_ARGS__, {NULL, NULL, 0}})
 /* sysom_build_info: this program's version, and that of the messages between nodes and cluster. */
 void metrics_build_info(struct metrics *m, unsigned wire_version);
-
-#endif

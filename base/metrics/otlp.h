@@ -4,8 +4,7 @@
  * those of Prometheus' page; a unit is taken from the name's suffix, in UCUM. Labels become
  * attributes, in well-formed UTF-8. A request has at most OTLP_POINTS data points, because
  * receivers bound a body. Threads: one per struct otlp. */
-#ifndef SYSOM_BASE_METRICS_OTLP_H
-#define SYSOM_BASE_METRICS_OTLP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ int otlp_begin(struct otlp **out, const struct otlp_resource *r, uint64_t now_un
 struct metrics *otlp_metrics(struct otlp *o);
 /* Hands out the last request, and frees o. 0; -ENOMEM, -EMSGSIZE: some data points were left out. */
 int otlp_end(struct otlp *o);
-
-#endif

@@ -5,8 +5,7 @@
  * never holds the program up. What is not sent when the next metrics come is dropped and counted:
  * these have the same counters, further on. A failed request is repeated after 1 s, 2 s, 4 s ...
  * Threads: one calls everything but otlp_export_stats, which any may. */
-#ifndef SYSOM_BASE_METRICS_OTLP_EXPORT_H
-#define SYSOM_BASE_METRICS_OTLP_EXPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ struct metrics *otlp_export_begin(struct otlp_export *e, uint64_t now_ns);
 void otlp_export_end(struct otlp_export *e);
 /* Writes the counts above as metrics; no-op if e is NULL. */
 void otlp_export_metrics(struct otlp_export *e, struct metrics *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * prometheus.h - metrics as a page in Prometheus' text format 0.0.4. Threads: one per page. */
-#ifndef SYSOM_BASE_METRICS_PROMETHEUS_H
-#define SYSOM_BASE_METRICS_PROMETHEUS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/metrics/metrics.h"
@@ -10,5 +9,3 @@
 
 /* Metrics that append to `page`, which is borrowed. */
 struct metrics prometheus_metrics(struct buf *page);
-
-#endif

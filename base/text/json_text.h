@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * json_text.h - JSON strings from arbitrary bytes. Invalid UTF-8 becomes U+FFFD. Threads: any. */
-#ifndef SYSOM_BASE_JSON_TEXT_H
-#define SYSOM_BASE_JSON_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ bool json_text_put(struct buf *out, json_t *j);
  * may be part of a page's script element. */
 void json_text_append(struct buf *out, const char *before, const char *text);
 void json_text_print(FILE *to, const char *before, const char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * jsonget.h - reads fields of foreign JSON, with a default if a field is missing or of another
  * type. Header-only; for programs that link jansson. */
-#ifndef SYSOM_BASE_JSONGET_H
-#define SYSOM_BASE_JSONGET_H
+#pragma once
 
 #include <errno.h>
 #include <jansson.h>
@@ -84,5 +83,3 @@ static inline int jsonget_true(const json_t *o, const char *key)
 {
 	return json_is_true(json_object_get(o, key));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * text.h - small conversions between numbers and readable text. Threads: any. */
-#ifndef SYSOM_BASE_TEXT_H
-#define SYSOM_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ unsigned text_distance(const char *a, const char *b);
 /* The time in UTC as in RFC 3339; "?" if it has no date. Returns out. */
 #define TEXT_UTC_BYTES 32
 const char *text_utc(time_t t, char out[TEXT_UTC_BYTES]);
-
-#endif

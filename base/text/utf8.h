@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * utf8.h - reads UTF-8 (RFC 3629), and makes a peer's text harmless in place. Header-only and
  * libc-free. Threads: any. */
-#ifndef SYSOM_BASE_UTF8_H
-#define SYSOM_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ static inline void utf8_clean(char *text, size_t bytes)
 {
 	utf8_replace(text, bytes, true);
 }
-
-#endif

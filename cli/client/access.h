@@ -5,13 +5,10 @@
  * The token goes to the file's url alone, and never over plain http to another machine. A file with
  * a token follows the rules of base/daemon/secret_file.h.
  * Threads: one caller. */
-#ifndef SYSOM_CLI_ACCESS_H
-#define SYSOM_CLI_ACCESS_H
+#pragma once
 
 #include "cli/client/client.h"
 
 /* url: the user's own choice, or NULL: the file's, or else the aggregator's default on this machine.
  * 0, or -EINVAL and the like with the reason in `why`; "" after messages. */
 int access_client(struct client *c, const char *url, char *why, size_t why_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * client.h - HTTP to the aggregator (TCP) and to sysomd's control socket (Unix).
  * Trust: the answer is hostile: bounded in size and time, JSON of bounded depth, no redirects, http and
  * https only. Threads: one caller. */
-#ifndef SYSOM_CLI_CLIENT_H
-#define SYSOM_CLI_CLIENT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -40,5 +39,3 @@ int client_post(const struct client *c, const char *path, const json_t *body, js
 /* Appends "?key=value" or "&key=value" to the path, the value percent-encoded. value NULL: nothing. If
  * it does not fit, the path becomes "", and its request fails. */
 void client_add(char *path, size_t room, const char *key, const char *value);
-
-#endif

@@ -3,8 +3,7 @@
  * an earlier run's baseline, a running rank's sketch, a window's file, a trace file as `sysom replay
  * events` reads it, or a profile (folded stacks, pprof).
  * Owns: everything in it. Threads: one caller. Trust: answers and files are hostile. */
-#ifndef SYSOM_CLI_DIFF_DIFF_SOURCE_H
-#define SYSOM_CLI_DIFF_DIFF_SOURCE_H
+#pragma once
 
 #include "analysis/cause/profile.h"
 #include "cli/client/client.h"
@@ -42,5 +41,3 @@ int diff_trace_load(struct trace_model *m, const char *path, uint64_t *skipped);
 /* diff_sketch.c: whether arg names a baseline or a sketch; and opens it, as diff_source_open. */
 bool diff_sketch_is(const char *arg);
 int diff_sketch_open(struct diff_source *s, const struct options *o, const char *arg);
-
-#endif

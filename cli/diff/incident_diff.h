@@ -5,8 +5,7 @@
  * Times are per step if both have steps, else scaled to the same observed time. GPU time covers the
  * culprit's slow steps (all, if none is slow) and all of the peer's; only steps with all their records
  * count. Owns: its tree and names; borrows the model. Threads: one caller. */
-#ifndef SYSOM_CLI_DIFF_INCIDENT_DIFF_H
-#define SYSOM_CLI_DIFF_INCIDENT_DIFF_H
+#pragma once
 
 #include <jansson.h>
 
@@ -45,5 +44,3 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
  * with their file, else as in a sketch. The caller owns *out. 0, -ENOMEM. */
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,
 			  struct profile_names *names, bool files);
-
-#endif

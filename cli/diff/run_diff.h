@@ -14,8 +14,7 @@
  * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (analysis/slow/temporal.c), and by more than
  * four standard errors from the sketch's spread. The samples of a baseline's 5 s are not independent and
  * count as one. An item that a sketch's list leaves out is at most as large as the last one in it. */
-#ifndef SYSOM_CLI_DIFF_RUN_DIFF_H
-#define SYSOM_CLI_DIFF_RUN_DIFF_H
+#pragma once
 
 #include "analysis/cause/profile.h"
 #include "cli/diff/diff_source.h"
@@ -71,5 +70,3 @@ struct run_diff {
 /* 0, -ENOMEM, -ENODATA (the sides have nothing in common). */
 int run_diff_make(struct run_diff *d, const struct diff_source *a, const struct diff_source *b);
 void run_diff_free(struct run_diff *d);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * doctor.h - the checks of `sysom doctor`: what works here, what is off, why, and what to do. A check that
  * may crash, hang or load foreign code runs in a child process with an alarm. Threads: one caller. */
-#ifndef SYSOM_CLI_DOCTOR_DOCTOR_H
-#define SYSOM_CLI_DOCTOR_DOCTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ void doctor_spans_check(struct doctor *d, const json_t *status);
 void doctor_requests_check(struct doctor *d, const json_t *requests);
 /* Prints the cluster's nodes and the store's quotas; an exit status. */
 int doctor_cluster(const struct options *o);
-
-#endif

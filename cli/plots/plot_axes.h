@@ -2,8 +2,7 @@
  * plot_axes.h - the frame of a picture in a report: SVG whose texts keep their size. Widths are
  * percentages of the picture and heights are pixels, so a narrow window gets a narrow picture with
  * readable labels. Lines lie in a frame that stretches (plot_axes_line). Threads: one caller. */
-#ifndef SYSOM_CLI_PLOTS_PLOT_AXES_H
-#define SYSOM_CLI_PLOTS_PLOT_AXES_H
+#pragma once
 
 #include <stdio.h>
 
@@ -38,5 +37,3 @@ void plot_axes_point(const struct plot_axes *p, double x, double y);
 void plot_axes_line_end(const struct plot_axes *p);
 /* One entry of a legend, as HTML before the picture. */
 void plot_axes_key(FILE *to, const char *class, const char *text);
-
-#endif

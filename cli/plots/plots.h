@@ -3,8 +3,7 @@
  * report_plots.c): steps over time, one step in detail, where the culprits are, what their GPUs did.
  * Each writes a section, or nothing where the windows have no data for it. Trust: incident and windows
  * are peers' data. Threads: one caller. */
-#ifndef SYSOM_CLI_PLOTS_PLOTS_H
-#define SYSOM_CLI_PLOTS_PLOTS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -29,5 +28,3 @@ static inline bool plots_is_culprit(const json_t *incident, const struct trace_r
 {
 	return jsonget_has(json_object_get(incident, "ranks"), r->who.rank);
 }
-
-#endif

@@ -7,8 +7,7 @@
  * How much does one sample add to a line? 1, if values are counts. If every value is at least
  * FOLDED_NANOSECONDS_MIN, they are times, and a sample adds the file's smallest value. If values have
  * fractions, the number of samples is not known. */
-#ifndef SYSOM_CLI_PROFILE_FOLDED_H
-#define SYSOM_CLI_PROFILE_FOLDED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int folded_profile(const struct folded *f, struct profile **out);
 char *folded_name(int kind, const char *function, const char *file);
 /* The line's number of samples; 0: not known. */
 double folded_samples(const struct folded *f, uint32_t line);
-
-#endif

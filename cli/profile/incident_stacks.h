@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_stacks.h - the CPU stacks of an incident's windows as text and JSON. Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_INCIDENT_STACKS_H
-#define SYSOM_CLI_PROFILE_INCIDENT_STACKS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -20,5 +19,3 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_summary *s);
 /* "GIL: ..." as one line without newline; false: no thread waits long for it. */
 bool incident_stacks_gil(const struct profile_summary *s, char *out, size_t out_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * profile_flame.h - writes a call tree as one self-contained HTML page: a flame graph with zoom and search,
  * for time on the CPU, blocked and on the GPU. A differential tree shows both sides in one graph: red grew,
  * blue shrank. The page loads nothing. Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_FLAME_H
-#define SYSOM_CLI_PROFILE_PROFILE_FLAME_H
+#pragma once
 
 #include <stdio.h>
 
@@ -18,5 +17,3 @@ struct profile_flame {
 };
 /* 0, -EIO, -ENOMEM. */
 int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page);
-
-#endif

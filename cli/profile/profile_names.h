@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_names.h - names the frames of a stack batch.
  * Owns: the names it made and the resolver; borrows the batch for its life.  Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_NAMES_H
-#define SYSOM_CLI_PROFILE_PROFILE_NAMES_H
+#pragma once
 
 #include "cli/profile/symbol_client.h"
 #include "model/stack.h"
@@ -34,5 +33,3 @@ int profile_names_ask(struct profile_names *n, const struct client *aggregator,
 void profile_names_close(struct profile_names *n); /* NULL is a no-op */
 /* frame: index in the batch. Texts live until close. On -ENOMEM *out is valid, without symbols. */
 int profile_names_get(struct profile_names *n, uint32_t frame, struct profile_name *out);
-
-#endif

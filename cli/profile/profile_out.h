@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_out.h - writes a stack batch to a file: flame graph, folded stacks or pprof. Threads: one
  * caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_OUT_H
-#define SYSOM_CLI_PROFILE_PROFILE_OUT_H
+#pragma once
 
 #include "cli/profile/profile_tree.h"
 
@@ -34,5 +33,3 @@ void profile_out_count(const struct stack_batch *b, struct profile_counts *out);
 /* 0, -ENOMEM, -E2BIG or -errno of the file. */
 int profile_out_write(const struct profile_out *o, const struct stack_batch *b,
 		      struct profile_names *names, FILE *to);
-
-#endif

@@ -2,8 +2,7 @@
  * profile_pprof.h - writes a stack batch as pprof's gzipped profile.proto: samples and CPU time, blocking
  * events and their time; labels pid, tid, thread; mappings with Build IDs, so that `pprof` can add symbols.
  * Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_PPROF_H
-#define SYSOM_CLI_PROFILE_PROFILE_PPROF_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,5 +12,3 @@
  * -EIO. */
 int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_names *names,
 			uint64_t realtime_ns, uint64_t period_ns);
-
-#endif

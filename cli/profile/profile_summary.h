@@ -2,8 +2,7 @@
  * profile_summary.h - a stack batch in a few lines: the functions that take the time, where threads are
  * blocked, and who holds Python's GIL while others wait for it. Owns: nothing; texts are borrowed from the
  * names and the batch.  Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_SUMMARY_H
-#define SYSOM_CLI_PROFILE_PROFILE_SUMMARY_H
+#pragma once
 
 #include "cli/profile/profile_names.h"
 
@@ -53,5 +52,3 @@ struct profile_summary {
 /* main_pid: the rank's process. 0, -ENOMEM. */
 int profile_summary_make(struct profile_summary *out, const struct stack_batch *b,
 			 struct profile_names *names, uint32_t main_pid);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_tree.h - merges stacks into a call tree by the names of their frames, for folded stacks and flame
  * graphs. Owns: its nodes; texts are borrowed from profile_names. Threads: one caller. */
-#ifndef SYSOM_CLI_PROFILE_PROFILE_TREE_H
-#define SYSOM_CLI_PROFILE_PROFILE_TREE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -65,5 +64,3 @@ int profile_tree_keep(struct profile_tree *t, char *text);
  * speedscope. VALUE: nanoseconds on the CPU, or blocked (off). Returns the number of lines, or -errno of
  * the stream. */
 long profile_tree_folded(const struct profile_tree *t, bool off, FILE *to);
-
-#endif

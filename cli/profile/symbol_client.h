@@ -2,8 +2,7 @@
  * symbol_client.h - names addresses from the aggregator's Build-ID directory, in few requests.
  * Owns: nothing.  Threads: one caller.  Trust: answers are hostile: bounded, and only names of requested
  * addresses count; print through term_safe. */
-#ifndef SYSOM_CLI_PROFILE_SYMBOL_CLIENT_H
-#define SYSOM_CLI_PROFILE_SYMBOL_CLIENT_H
+#pragma once
 
 #include "cli/client/client.h"
 #include "symbol/symbol_content.h"
@@ -24,5 +23,3 @@ typedef int symbol_client_named(void *arg, const struct symbol_want *w,
  * not fit the request; else as client_json. */
 int symbol_client_ask(const struct client *c, struct symbol_want *wants, size_t count,
 		      symbol_client_named *named, void *arg, struct client_error *e);
-
-#endif

@@ -3,8 +3,7 @@
  * same ranks, windows, beats and sketches (sidecar/), at the traces' time. As in a live run, a launch is
  * known at once, a kernel 300 ms after its end, and a step is judged when device records are a second past
  * it. Owns: what it keeps. Threads: one caller. Trust: traces are hostile; loaded ones are bounded. */
-#ifndef SYSOM_CLI_REPLAY_LIVE_NODE_H
-#define SYSOM_CLI_REPLAY_LIVE_NODE_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "cli/replay/replay_load.h"
@@ -42,5 +41,3 @@ uint64_t live_node_next_ns(const struct live_node *n);
 void live_node_command(struct live_node *n, const struct wire_command *c, uint64_t now_ns);
 /* Adds up the steps and flagged steps of all ranks. */
 void live_node_steps(const struct live_node *n, uint64_t *steps, uint64_t *flagged);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay.h - the kinds of `sysom replay`: "replay KIND" is each one's name.
  * Exit statuses: 0 read to the end, 2 bad arguments or input, 3 output failed or out of memory. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_H
-#define SYSOM_CLI_REPLAY_REPLAY_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -10,5 +9,3 @@
 
 extern const struct command replay_steps, replay_events, replay_ops, replay_links, replay_stacks,
     replay_timings, replay_window;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_find.h - finds and judges the steps of one rank's trace, like sysomd does while a job runs.
  * Threads: one caller. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_FIND_H
-#define SYSOM_CLI_REPLAY_REPLAY_FIND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ struct replay_find {
 };
 /* 0, -ENOMEM, or the error of step. */
 int replay_find(struct replay_find *f, const struct replay_trace *t);
-
-#endif

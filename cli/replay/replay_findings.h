@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_findings.h - prints findings for `sysom replay`: a JSON object per line, or text.
  * Threads: one caller. Trust: texts hold names from the job: they are printed harmless. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_FINDINGS_H
-#define SYSOM_CLI_REPLAY_REPLAY_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,4 +22,3 @@ void replay_findings_json(FILE *to, const struct finding *f,
 /* A line; below it, indented, evidence and remedy. */
 void replay_findings_text(FILE *to, const struct finding *f,
 			  const struct replay_findings_extra *extra);
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_incident.h - makes incidents and verdicts from stored windows with the aggregator's code.
  * Owns: what it keeps of the windows. Threads: one caller. Trust: windows and the incident are hostile. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_INCIDENT_H
-#define SYSOM_CLI_REPLAY_REPLAY_INCIDENT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -41,5 +40,3 @@ json_t *replay_incident_json(const struct replay_incident *r, const char *id);
 /* Prints the incidents, and a finding for each verdict. 0, -ENOMEM. */
 int replay_incident_finish(struct replay_incident *r);
 void replay_incident_stats_get(const struct replay_incident *r, struct replay_incident_stats *out);
-
-#endif

@@ -2,8 +2,7 @@
  * replay_journal.h - repeats the analysis of a recording of `sysomd --record-analysis` (node/journal.h):
  * finds, judges and compares each step again, and compares the result with the live one.
  * Owns: its models. Threads: one caller. Trust: the file is hostile; its bounds are in base/limits.h. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_JOURNAL_H
-#define SYSOM_CLI_REPLAY_REPLAY_JOURNAL_H
+#pragma once
 
 #include <stdio.h>
 
@@ -26,5 +25,3 @@ int replay_journal_block(struct replay_journal *j, const uint8_t head[JOURNAL_HE
 /* After the last block. */
 void replay_journal_finish(struct replay_journal *j);
 void replay_journal_stats_get(const struct replay_journal *j, struct replay_journal_stats *out);
-
-#endif

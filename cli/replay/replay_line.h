@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_line.h - prints judged steps for `sysom replay window`. Threads: any. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_LINE_H
-#define SYSOM_CLI_REPLAY_REPLAY_LINE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -19,5 +18,3 @@ void replay_line_step_text(FILE *to, bool *headed, int32_t rank, const struct st
 void replay_line_window_json(struct buf *b, const struct window *w, const struct window_step *s);
 void replay_line_window_text(FILE *to, bool *headed, const struct window *w,
 			     const struct window_step *s);
-
-#endif

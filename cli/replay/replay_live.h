@@ -3,8 +3,7 @@
  * sysomd's code for every node (live_node.h) and the aggregator's for fleet, incidents and verdicts, at the
  * traces' time. A trace lacks CPU stacks, OS signals, GPU telemetry and earlier runs.
  * Owns: its traces, 96 bytes per row. Threads: one caller. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_LIVE_H
-#define SYSOM_CLI_REPLAY_REPLAY_LIVE_H
+#pragma once
 
 #include "analysis/slow/peers.h"
 #include "analysis/trace/align.h"
@@ -29,5 +28,3 @@ int replay_live_add(struct replay_live *l, struct replay_trace *t);
  * incidents with their findings. 0, -ENOMEM. */
 int replay_live_run(struct replay_live *l, const struct align_job *align,
 		    struct replay_live_stats *out);
-
-#endif

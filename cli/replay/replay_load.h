@@ -9,8 +9,7 @@
  *
  * Some device rows have no launch in the file. If most have one, the others stay unmatched: their launch
  * was before the trace. Else a kernel's start is used as its launch. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_LOAD_H
-#define SYSOM_CLI_REPLAY_REPLAY_LOAD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ struct replay_cursor {
 uint64_t replay_cursor_ns(const struct replay_cursor *c);
 /* The next record, in the form of a live run. */
 struct record replay_cursor_take(struct replay_cursor *c);
-
-#endif

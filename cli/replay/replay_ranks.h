@@ -3,8 +3,7 @@
  * offsets of the ranks' clocks, and findings (analysis/trace/align, jobsteps, crossrank).
  * Owns: everything behind struct replay_ranks; 40 bytes per collective, and the steps. Threads: one
  * caller. */
-#ifndef SYSOM_CLI_REPLAY_REPLAY_RANKS_H
-#define SYSOM_CLI_REPLAY_REPLAY_RANKS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum
 		       bool json, uint64_t *findings);
 /* The collectives and clocks by rank number, after printing; `order`: index of the device record. */
 const struct align_job *replay_ranks_align(const struct replay_ranks *r);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_load.h - downloads the windows of an incident into a trace_model, on one clock. Messages on
  * standard error name what is missing. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_INCIDENT_LOAD_H
-#define SYSOM_CLI_REPORT_INCIDENT_LOAD_H
+#pragma once
 
 #include "cli/client/client.h"
 #include "cli/trace/trace_model.h"
@@ -14,5 +13,3 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 			  struct trace_model *m);
 /* Of the culprits: the NIC that the job chose for NCCL, as their latest sketches have it. */
 void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m);
-
-#endif

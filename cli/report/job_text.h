@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_text.h - a job's kinds of steps as text for people. Threads: one caller. Trust: they are a server's
  * JSON: missing or odd fields are left out. */
-#ifndef SYSOM_CLI_REPORT_JOB_TEXT_H
-#define SYSOM_CLI_REPORT_JOB_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,5 +10,3 @@
 void job_text_print(FILE *to, const json_t *answer);
 /* "every 50 steps", "12 of every 60 steps", "now and then". Static buffer. */
 const char *job_text_often(const json_t *kind);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_diff.h - compares the kernels of two sides by base name, without template arguments, and names
  * the arguments that differ. Owns: its rows and texts. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_KERNEL_DIFF_H
-#define SYSOM_CLI_REPORT_KERNEL_DIFF_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ struct kernel_time *kernel_diff_of_slow(const struct trace_model *m, const struc
 uint8_t *kernel_diff_whole(const struct trace_rank *r, size_t *slow, size_t *normal);
 /* The step in which a device record was launched, or -1. */
 ptrdiff_t kernel_diff_step(const struct trace_rank *r, const struct record *device);
-
-#endif

@@ -8,8 +8,7 @@
  * median rank of a collective (the lower one of two). It comes from kernels, or from calls if a rank's
  * kernels were not seen. A cell has its latest collective.
  * Owns: its cells; the model is borrowed. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_RANK_GRID_H
-#define SYSOM_CLI_REPORT_RANK_GRID_H
+#pragma once
 
 #include <jansson.h>
 
@@ -44,5 +43,3 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 }
 /* Medians over the columns that are flagged (or not); NAN if none is known. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);
-
-#endif

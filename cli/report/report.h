@@ -2,8 +2,7 @@
  * report.h - an incident as one self-contained HTML file without external resources. Only the flame graphs
  * have scripts, each in a frame without rights. report_html.c writes the page from the other files' parts.
  * Trust: incident and windows are peers' data: every text is escaped. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_REPORT_H
-#define SYSOM_CLI_REPORT_REPORT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -28,5 +27,3 @@ int report_stacks_diff(FILE *to, const struct incident_diff *d);
 /* The culprit's stacks: a summary and, with graph, a flame graph; nothing without stacks. 0, -ENOMEM,
  * -E2BIG; the caller checks the file for write errors. */
 int report_stacks_put(FILE *to, const json_t *incident, const struct trace_model *m, bool graph);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * show_plots.h - an incident's steps and ranks as small plots on a terminal. Threads: one caller. */
-#ifndef SYSOM_CLI_REPORT_SHOW_PLOTS_H
-#define SYSOM_CLI_REPORT_SHOW_PLOTS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -12,5 +11,3 @@
  * nothing if the windows have no steps. */
 void show_plots_print(FILE *to, const json_t *incident, const struct trace_model *m,
 		      unsigned columns);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * intern.h - numbers keys from 0, in order of appearance. A key is a text or any bytes.
  * Owns: a copy of each key. Threads: one caller. Trust: keys may be a peer's. */
-#ifndef SYSOM_CLI_TEXT_INTERN_H
-#define SYSOM_CLI_TEXT_INTERN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ int64_t intern_bytes(struct intern *t, const void *key, size_t bytes, uint32_t m
 int64_t intern_find(const struct intern *t, const void *key, size_t bytes);
 int64_t intern_text(struct intern *t, const char *text, uint32_t most);
 void intern_fini(struct intern *t); /* of a zeroed struct: a no-op */
-
-#endif

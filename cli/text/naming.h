@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * naming.h - helpers for names and paths. Header only. */
-#ifndef SYSOM_CLI_TEXT_NAMING_H
-#define SYSOM_CLI_TEXT_NAMING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ static inline int naming_among(const char *const *names, size_t count, const cha
 			return (int)i;
 	return -1;
 }
-
-#endif

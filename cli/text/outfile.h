@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * outfile.h - writes an output file completely or not at all; "-" is standard output. */
-#ifndef SYSOM_CLI_TEXT_OUTFILE_H
-#define SYSOM_CLI_TEXT_OUTFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ int outfile_open(struct outfile *o, const char *path);
 int outfile_close(struct outfile *o, int result);
 /* 0 or -errno of all earlier writes to f; flush first to include buffered ones. */
 int outfile_error(FILE *f);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * pages.h - memory of large arrays. Header-only. */
-#ifndef SYSOM_CLI_TEXT_PAGES_H
-#define SYSOM_CLI_TEXT_PAGES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ static inline void *pages_aligned(size_t bytes)
 {
 	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * replay_input.h - reads the CSV file of a kind of replay, row by row, with the same messages for
  * all kinds.
  * Threads: one caller. Trust: the file is hostile: what is quoted of it is made harmless. */
-#ifndef SYSOM_CLI_TIMINGS_REPLAY_INPUT_H
-#define SYSOM_CLI_TIMINGS_REPLAY_INPUT_H
+#pragma once
 
 #include "cli/text/intern.h"
 #include "cli/trace/trace_reader.h"
@@ -39,5 +38,3 @@ struct replay_keys {
 /* The number of the row's key; -1 after a message. */
 int64_t replay_input_key(const struct replay_input *in, const struct trace_field *f,
 			 struct replay_keys *keys, uint32_t most);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_unit.h - units of time on the command line and in names of columns. Threads: any. */
-#ifndef SYSOM_CLI_TIMINGS_REPLAY_UNIT_H
-#define SYSOM_CLI_TIMINGS_REPLAY_UNIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ const struct replay_unit *replay_unit_of(const char *name);
 /* The unit at the end of a column's name ("dur_ms", "step (us)", "seconds"), and the bytes before it; NULL
  * and all bytes: none. */
 const struct replay_unit *replay_unit_in(const char *column, size_t *before);
-
-#endif

@@ -2,8 +2,7 @@
  * replay_workers.h - shared by `sysom replay ops` and `sysom replay timings`: options, a growing table of
  * step times by worker, and printing of findings. Threads: one caller. Trust: the file is hostile: workers,
  * steps and cells are bounded. */
-#ifndef SYSOM_CLI_TIMINGS_REPLAY_WORKERS_H
-#define SYSOM_CLI_TIMINGS_REPLAY_WORKERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ void replay_workers_forget(struct replay_workers_ids *ids);
 /* Prints the findings of t. Returns an exit code. */
 int replay_workers_judge(struct replay_workers *r, struct workers_table *t);
 void replay_workers_free(struct replay_workers *r);
-
-#endif

@@ -2,8 +2,7 @@
  * timing_columns.h - finds the columns that are times in a file of step times, their workers and unit, from
  * their names and the command line. It does not guess: other names are refused.
  * Owns: the names. Threads: one caller. Trust: the names are hostile. */
-#ifndef SYSOM_CLI_TIMINGS_TIMING_COLUMNS_H
-#define SYSOM_CLI_TIMINGS_TIMING_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ bool timing_columns_number(const char *text, size_t bytes, int64_t *out);
 /* Prints the used columns and their unit as JSON members, or as text. */
 void timing_columns_json(const struct timing_columns *c, FILE *to);
 void timing_columns_text(const struct timing_columns *c, FILE *to);
-
-#endif

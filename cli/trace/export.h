@@ -11,8 +11,7 @@
  * Names are interned on one packet sequence. Time stamps are CLOCK_REALTIME, declared as the trace's
  * primary clock. A flow joins launch and kernel. A collective has one correlation id on all ranks. CPU
  * stacks are perf_sample packets (export_stacks.h). */
-#ifndef SYSOM_CLI_TRACE_EXPORT_H
-#define SYSOM_CLI_TRACE_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -22,5 +21,3 @@
 int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices);
 /* Adds the tracks' names to the model's table. 0, -ENOMEM, or -errno of the file. */
 int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uint64_t *left_out);
-
-#endif

@@ -2,8 +2,7 @@
  * export_stacks.h - writes CPU stacks as Perfetto samples: perf_sample packets with interned call stacks,
  * outermost frame first. A sample's time is known to 10 ms, so the samples of such a slice are spread
  * evenly over it. Perfetto has no samples of blocked time; `sysom flame` shows it. */
-#ifndef SYSOM_CLI_TRACE_EXPORT_STACKS_H
-#define SYSOM_CLI_TRACE_EXPORT_STACKS_H
+#pragma once
 
 #include "cli/perfetto.pb-c.h"
 #include "cli/profile/profile_names.h"
@@ -22,5 +21,3 @@ struct export_stacks {
 /* Writes the rank's stacks; names: of r->stacks. 0 or -ENOMEM. */
 int export_stacks_put(struct export_stacks *e, const struct trace_rank *r,
 		      struct profile_names *names);
-
-#endif

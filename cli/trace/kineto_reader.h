@@ -2,8 +2,7 @@
  * kineto_reader.h - reads a Kineto (Chrome trace) JSON file, one event at a time.
  * Owns: nothing after a call.  Threads: one caller.  Trust: the file is hostile.
  * Memory: one event's texts, for any size of file. */
-#ifndef SYSOM_CLI_TRACE_KINETO_READER_H
-#define SYSOM_CLI_TRACE_KINETO_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct kineto_result {
  * -ENOMEM; or the callback's result. */
 int kineto_reader_run(struct trace_reader *reader, kineto_event_fn fn, void *arg,
 		      struct kineto_result *result);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trace_label.h - the name and arguments of a record, step or window in a trace, the same for every
  * format. Pure. Threads: any. */
-#ifndef SYSOM_CLI_TRACE_TRACE_LABEL_H
-#define SYSOM_CLI_TRACE_TRACE_LABEL_H
+#pragma once
 
 #include "base/limits.h"
 #include "cli/trace/trace_model.h"
@@ -38,5 +37,3 @@ void trace_label_window(struct trace_label *l, const struct trace_model *m,
 			const struct trace_window *w);
 /* An id of a collective, the same for its call and device record on every rank; 0: none. */
 uint64_t trace_label_collective(const struct record *r);
-
-#endif

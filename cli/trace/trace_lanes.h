@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trace_lanes.h - distributes slices to lanes so that they nest properly (or do not overlap) on each lane:
  * trace viewers match begins and ends per track. Pure; the caller owns the memory. */
-#ifndef SYSOM_CLI_TRACE_TRACE_LANES_H
-#define SYSOM_CLI_TRACE_TRACE_LANES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ struct trace_slice {
  * *left_out: slices without a lane. */
 unsigned trace_lanes_assign(struct trace_slice *slices, size_t count, bool nest,
 			    uint64_t *left_out);
-
-#endif

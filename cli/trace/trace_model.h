@@ -3,8 +3,7 @@
  * each once, on CLOCK_REALTIME, with one table of names.
  * Owns: everything it holds. Threads: one caller. Trust: windows come from peers; left_out counts records
  * that are not kept (times beyond 2^62 ns, more than TRACE_MODEL_RECORDS_MAX). */
-#ifndef SYSOM_CLI_TRACE_TRACE_MODEL_H
-#define SYSOM_CLI_TRACE_TRACE_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t);
 uint64_t trace_model_covered_ns(const struct trace_rank *r);
 /* "self", "comm", ... Static text. */
 const char *trace_model_reason(unsigned reason);
-
-#endif

@@ -3,8 +3,7 @@
  * (detected from the first bytes). Skips a byte order mark before UTF-8 text.
  * Owns: the descriptor and its buffers. Threads: one caller. Trust: the file is hostile: lines are bounded,
  * and it unpacks at most a buffer at a time. */
-#ifndef SYSOM_CLI_TRACE_TRACE_READER_H
-#define SYSOM_CLI_TRACE_TRACE_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ int trace_reader_fields(char *line, size_t bytes, struct trace_field *fields, in
 bool trace_reader_u64(const struct trace_field *f, uint64_t *out);
 /* Reads the whole field as a finite number. */
 bool trace_reader_number(const struct trace_field *f, double *out);
-
-#endif

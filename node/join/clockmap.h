@@ -3,8 +3,7 @@
  * history of anchors. Threads: one caller. Trust: a stamp may be any number, so the result may be
  * too; the caller checks it against its own clock. The map interpolates between anchors. Before the
  * first and after the last it extrapolates with the recent rate. */
-#ifndef SYSOM_NODE_JOIN_CLOCKMAP_H
-#define SYSOM_NODE_JOIN_CLOCKMAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline uint64_t clockmap_duration(const struct clockmap *m, uint8_t sourc
 {
 	return source == CLOCK_SOURCE_TSC ? (uint64_t)((double)ticks * m->ns_per_tick) : ticks;
 }
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Owns: its tables, allocated at open. Threads: one caller. Trust: events passed only the ring's
  * checks; any handle, count or stamp may be hostile. */
-#ifndef SYSOM_NODE_JOIN_JOIN_H
-#define SYSOM_NODE_JOIN_JOIN_H
+#pragma once
 
 #include "model/record.h"
 #include "model/transfer.h"
@@ -110,5 +109,3 @@ struct join_launchers {
 };
 const struct join_launchers *join_launchers(const struct join *j);
 const char *join_loss_name(unsigned loss);
-
-#endif

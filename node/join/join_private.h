@@ -3,8 +3,7 @@
  * Nodes live in pools allocated at open; lists link them by index, and 0 ends a list. A stream's
  * launches are stored in chunks. Every table is bounded; what does not fit is counted as
  * JOIN_TABLE_FULL. */
-#ifndef SYSOM_NODE_JOIN_JOIN_PRIVATE_H
-#define SYSOM_NODE_JOIN_JOIN_PRIVATE_H
+#pragma once
 
 #include "base/keyed.h"
 #include "base/probe.h"
@@ -377,5 +376,3 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
  * yet. */
 struct join_stream *join_align_bind(struct join *j, struct join_device_stream *d,
 				    const struct join_device_pend *p);
-
-#endif

@@ -22,8 +22,7 @@
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
  * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests, from the job with most the one without
  * news for longest goes first; REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
-#ifndef SYSOM_NODE_REQUESTS_REQUEST_TABLE_H
-#define SYSOM_NODE_REQUESTS_REQUEST_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -114,5 +113,3 @@ bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
  * of one. */
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * request_table_private.h - shared by request_table.c (which requests there are, and their verdicts) and
  * request_table_steps.c (what a process's spans say about them). */
-#ifndef SYSOM_NODE_REQUESTS_REQUEST_TABLE_PRIVATE_H
-#define SYSOM_NODE_REQUESTS_REQUEST_TABLE_PRIVATE_H
+#pragma once
 
 #include "base/idmap.h"
 #include "node/requests/request_table.h"
@@ -85,5 +84,3 @@ void request_table_finish(struct request_table *t, struct request *r, uint64_t t
 /* The longest step of the engine that overlaps that time; begin_ns 0: none. e: may be NULL. */
 struct request_step request_table_longest(const struct request_engine *e, uint64_t begin_ns,
 					  uint64_t end_ns);
-
-#endif

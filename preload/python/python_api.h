@@ -2,8 +2,7 @@
  * python_api.h - the interpreter of this process, if there is one that we know: CPython 3.10 to
  * 3.14 with a GIL. Nothing of it is linked.
  * Threads: python_api_load: any. All else: those that hold the GIL. */
-#ifndef SYSOM_PRELOAD_PYTHON_API_H
-#define SYSOM_PRELOAD_PYTHON_API_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,5 +48,3 @@ static inline struct py_object *python_api_none(void)
 	python_api.Py_IncRef(python_api._Py_NoneStruct);
 	return python_api._Py_NoneStruct;
 }
-
-#endif

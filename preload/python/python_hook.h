@@ -2,8 +2,7 @@
  * python_hook.h - functions that are spans: by what they are found at a call, and what one call
  * leaves in the ring. Never runs the job's code, never raises.
  * Owns: references to what a hook names, for the life of the process. Threads: with the GIL. */
-#ifndef SYSOM_PRELOAD_PYTHON_HOOK_H
-#define SYSOM_PRELOAD_PYTHON_HOOK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ void python_hook_begin(const struct python_hook *h, const struct python_argument
 void python_hook_end(const struct python_hook *h, struct py_object *returned, bool paused);
 /* A span without a hook: the collector's. */
 void python_hook_mark(const void *key, uint32_t name, bool begin);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_spans.h - Python functions of a catalogue become spans, without a change to the script:
  * docs/spans.md. Nothing happens in a process without an interpreter. */
-#ifndef SYSOM_PRELOAD_PYTHON_SPANS_H
-#define SYSOM_PRELOAD_PYTHON_SPANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ enum python_found { PYTHON_FOUND, PYTHON_LATER, PYTHON_ABSENT };
 enum python_found python_find(const struct span_function *f, struct py_object **out);
 /* A name of a module that is being imported or is imported: the part before the first dot. */
 bool python_find_root(const char *module);
-
-#endif

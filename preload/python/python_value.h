@@ -2,8 +2,7 @@
  * python_value.h - values of a call that a catalogue names: from the table's text to names, and from
  * a call to numbers. Never runs the job's code, never raises.
  * Owns: references to the names, for the life of the process. Threads: with the GIL. */
-#ifndef SYSOM_PRELOAD_PYTHON_VALUE_H
-#define SYSOM_PRELOAD_PYTHON_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,5 +48,3 @@ void python_value_requests(const struct python_value *v,
 			   const struct python_value *const item[SPAN_ITEM_COUNT],
 			   const struct python_arguments *a, struct py_object *returned,
 			   void (*put)(void *arg, const struct python_request *r), void *arg);
-
-#endif

@@ -3,8 +3,7 @@
  * elsewhere (model/span_catalogue.h, docs/spans.md); here it is lines of text, ours or those of the
  * file SYSOM_SPANS.
  * Owns: static memory. Threads: span_table_load: any; all else: after it returned true. */
-#ifndef SYSOM_PRELOAD_SPAN_TABLE_H
-#define SYSOM_PRELOAD_SPAN_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ uint32_t span_table_bad_line(void);
 /* Fills *t from text, which is cut into strings in place. 0, or the number of the first bad line;
  * the table is then empty. */
 uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * for the GIL.
  * Owns: nothing.  Threads: any.
  * Trust: the file is hostile: every size is bounded, nothing is mapped, no read blocks. */
-#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_ELF_H
-#define SYSOM_SAMPLER_PYTHON_PYTHON_ELF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ struct python_elf {
 int python_elf_read(struct python_elf *out, int fd);
 /* The ELF virtual address of a file offset; false: not in a segment. */
 bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *address);
-
-#endif

@@ -7,8 +7,7 @@
  * name and is counted.
  * Owns: its cache, at most LIMIT_PYTHON_CODES objects.  Threads: one caller.
  * Trust: the process's memory is hostile and changes while it is read: bounded, checked. */
-#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_NAMES_H
-#define SYSOM_SAMPLER_PYTHON_PYTHON_NAMES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ int python_names_read(const void *request, size_t bytes, const struct read_user 
  * offset in the bytecode, negative before the first. 0: none. Bounded for any bytes. */
 uint32_t python_names_line(uint32_t minor, const uint8_t *table, size_t bytes, uint32_t first,
 			   int64_t at);
-
-#endif

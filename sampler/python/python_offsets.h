@@ -3,8 +3,7 @@
  * later publish them (_Py_DebugOffsets, Include/internal/pycore_debug_offsets.h). The tables for
  * 3.10 to 3.12 come from gdb's output for their debug information (`ptype /o`), which is the same
  * in all their patch releases. x86-64. */
-#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_OFFSETS_H
-#define SYSOM_SAMPLER_PYTHON_PYTHON_OFFSETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ int python_offsets_of_version(struct python_offsets *out, uint32_t version);
  * reason, of at most why_bytes. */
 int python_offsets_of_debug(struct python_offsets *out, const uint8_t *debug, size_t bytes,
 			    char *why, size_t why_bytes);
-
-#endif

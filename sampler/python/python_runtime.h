@@ -6,8 +6,7 @@
  * native frames.
  * Owns: a finder's cache of examined files.  Threads: one caller per finder.
  * Trust: the process's memory and files are hostile: bounded reads, checked values. */
-#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_RUNTIME_H
-#define SYSOM_SAMPLER_PYTHON_PYTHON_RUNTIME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ struct python_memory {
 int python_memory_open(struct python_memory *m, struct reader_target *t);
 void python_memory_close(struct python_memory *m);
 struct read_user python_memory_reader(struct python_memory *m);
-
-#endif

@@ -6,8 +6,7 @@
  * but native unwinding continues into whatever lies above it in memory. The runs belong to the
  * innermost loops, and the stack ends at the extension's frame behind them.
  * Owns: nothing.  Threads: any. */
-#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_STITCH_H
-#define SYSOM_SAMPLER_PYTHON_PYTHON_STITCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
  * first. A thread without the GIL whose innermost calls take it counts as waiting, even if it was
  * on a CPU and not in futex(2) then. */
 enum stack_gil python_stitch_gil(enum stack_gil gil, const uint8_t *mark, uint32_t count);
-
-#endif

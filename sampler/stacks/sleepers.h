@@ -8,8 +8,7 @@
  * at a time. The count may arrive one drain after the sleeper's entry disappeared, because programs
  * run while the maps are read.
  * Owns: a table of sleepers.  Threads: one caller. */
-#ifndef SYSOM_SAMPLER_STACKS_SLEEPERS_H
-#define SYSOM_SAMPLER_STACKS_SLEEPERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_
 /* The time to report now for a sleeping thread, ns; 0: nothing. */
 uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b);
 void sleepers_end(struct sleepers *s);
-
-#endif

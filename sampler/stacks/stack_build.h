@@ -2,8 +2,7 @@
  * stack_build.h - turns the kernel's counts into model/stack.h: kernel frames get names, native
  * frames their file, and named Python frames replace the interpreter's.
  * Owns: a cache for one drain.  Threads: one caller. */
-#ifndef SYSOM_SAMPLER_STACKS_STACK_BUILD_H
-#define SYSOM_SAMPLER_STACKS_STACK_BUILD_H
+#pragma once
 
 #include "bpf/sampler_format.h"
 #include "model/stack.h"
@@ -41,5 +40,3 @@ void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 int stack_build_stack(struct stack_build *b, const struct sampler_key *k, uint32_t *stack);
 /* Requests the names of a Python stack's code objects while the process still has them. */
 void stack_build_warm(struct stack_build *b, const struct sampler_stack *head);
-
-#endif

@@ -2,8 +2,7 @@
  * stack_store.h - the stacks from the kernel, by hash, until their counts are drained. A stack
  * stays for its period and the next one, and longer while a blocked thread refers to it.
  * Owns: one arena of at most LIMIT_SAMPLER_STACK_BYTES.  Threads: one caller. */
-#ifndef SYSOM_SAMPLER_STACKS_STACK_STORE_H
-#define SYSOM_SAMPLER_STACKS_STACK_STORE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ const struct sampler_stack *stack_store_find(const struct stack_store *s, uint64
 void stack_store_keep(struct stack_store *s, uint64_t hash);
 /* Removes stacks that were sent before `epoch` and not kept. */
 void stack_store_sweep(struct stack_store *s, uint32_t epoch);
-
-#endif

@@ -6,8 +6,7 @@
  * Owns: the recorded threads, and at most LIMIT_SAMPLER_SWITCHES records until the next drain.
  * Threads: one caller.  Trust: data comes from our kernel programs; sizes, kinds and numbers are
  * checked anyway. */
-#ifndef SYSOM_SAMPLER_STACKS_SWITCHES_H
-#define SYSOM_SAMPLER_STACKS_SWITCHES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ struct switches_stats {
 	uint64_t records, folded[STACK_SWITCH_CAUSES], missed; /* since open */
 };
 void switches_stats_get(const struct switches *s, struct switches_stats *out);
-
-#endif

@@ -3,8 +3,7 @@
  * bpf/unwind_format.h. It keeps only what unwinding needs: CFA, return address, rbp, rbx.
  * Owns: nothing; expressions point into the section.  Threads: any.
  * Trust: programs are hostile; every read is within [p, end). */
-#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_CFI_H
-#define SYSOM_SAMPLER_UNWIND_UNWIND_CFI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ uint64_t unwind_cfi_pointer(struct unwind_cfi_cursor *c, uint8_t encoding, uint6
 int unwind_cfi_run(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c);
 /* Expresses m->now as a rule; UNWIND_CFA_UNSUPPORTED if that is impossible. */
 struct unwind_rule unwind_cfi_rule(const struct unwind_cfi_state *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * unwind_replay.h - runs bpf/unwind.h in user space, over memory that a callback supplies.
  * Owns: the learned markers.  Threads: one caller per replay; several replays may run at once. */
-#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_REPLAY_H
-#define SYSOM_SAMPLER_UNWIND_UNWIND_REPLAY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ void unwind_replay_close(struct unwind_replay *r); /* NULL is a no-op */
 /* Unwinds once. The caller has set s->pc, reg, process and owner; frame, count and end are the
  * result. */
 void unwind_replay_walk(struct unwind_replay *r, struct unwind_state *s);
-
-#endif

@@ -4,8 +4,7 @@
  * Trust: the file is hostile. Nothing is allocated for bytes that the file does not have. A table
  * that includes a hole of a sparse file is rejected, and compressed data expands to at most 64
  * times its size. */
-#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_SECTION_H
-#define SYSOM_SAMPLER_UNWIND_UNWIND_SECTION_H
+#pragma once
 
 #include "symbol/symbol_elf.h"
 
@@ -21,5 +20,3 @@ struct unwind_section {
 int unwind_section_read(struct unwind_section *out, const struct symbol_elf *e, const char *name,
 			const char **why);
 void unwind_section_fini(struct unwind_section *s);
-
-#endif

@@ -10,8 +10,7 @@
  * arena, of the files and of the rules, so that nobody can deny tables to all others. Freed words
  * are not written before the next unwind_store_quiesce, because a program in the kernel may still
  * read them. */
-#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_STORE_H
-#define SYSOM_SAMPLER_UNWIND_UNWIND_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ void unwind_store_quiesce(struct unwind_store *s);
 /* The chunk that contains a word, NULL outside: unwind_chunk_of for user space. */
 struct unwind_chunk *unwind_store_chunk(const struct unwind_store *s, uint32_t word);
 void unwind_store_stats_get(const struct unwind_store *s, struct unwind_store_stats *out);
-
-#endif

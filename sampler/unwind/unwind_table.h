@@ -6,8 +6,7 @@
  * Trust: the file is hostile. base/limits.h bounds work and memory. Any error in the file refuses
  * the whole table, with a reason. State that a single rule cannot express becomes
  * UNWIND_CFA_UNSUPPORTED for its addresses only. */
-#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_TABLE_H
-#define SYSOM_SAMPLER_UNWIND_UNWIND_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct unwind_table {
  * -ENOMEM. why: the reason as text, unless 0. *out is empty unless 0. */
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);
 void unwind_table_fini(struct unwind_table *t);
-
-#endif

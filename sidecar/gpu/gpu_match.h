@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gpu_match.h - find the GPU of a rank. Pure. Trust: the rank's text comes from the job's
  * environment. */
-#ifndef SYSOM_SIDECAR_GPU_GPU_MATCH_H
-#define SYSOM_SIDECAR_GPU_GPU_MATCH_H
+#pragma once
 
 #include "sidecar/gpu/gpu_poll.h"
 
@@ -24,5 +23,3 @@ enum gpu_match_source {
 uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid,
 		   const char *visible, int32_t local_rank, enum gpu_match_source *source);
 const char *gpu_match_source_name(enum gpu_match_source source); /* "process", "uuid", ... */
-
-#endif

@@ -2,8 +2,7 @@
  * gpu_node.h - GPU telemetry of the node's ranks: readings become signals of the rank that uses
  * the GPU.
  * Owns: the poller (gpu_poll.h).  Threads: the loop's, which never calls NVML itself. */
-#ifndef SYSOM_SIDECAR_GPU_GPU_NODE_H
-#define SYSOM_SIDECAR_GPU_GPU_NODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ void gpu_node_json(const struct node *n, const struct http_user *user, struct bu
 /* The index of the GPU that the process uses and its UUID; -1: not known. */
 int gpu_node_of(const struct process *p, const char **uuid);
 void gpu_node_metrics(const struct node *n, struct metrics *m);
-
-#endif

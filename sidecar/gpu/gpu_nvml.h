@@ -3,8 +3,7 @@
  * Owns: the library's handle and its event set. Threads: one caller that may block. Any call may
  * block for milliseconds, or forever if a driver hangs. Trust: the library belongs to the driver;
  * texts are bounded and terminated here. */
-#ifndef SYSOM_SIDECAR_GPU_GPU_NVML_H
-#define SYSOM_SIDECAR_GPU_GPU_NVML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void gpu_nvml_identity(const struct gpu_nvml *n, uint32_t device, struct gpu_ide
 int gpu_nvml_read(const struct gpu_nvml *n, uint32_t device, struct gpu_sample *out);
 /* Waits for an XID event. 1: an event; 0: timeout; -ENOTSUP at once: no XID events here. */
 int gpu_nvml_wait_xid(struct gpu_nvml *n, uint32_t timeout_ms, uint32_t *device, uint64_t *xid);
-
-#endif

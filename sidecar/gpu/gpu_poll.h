@@ -3,8 +3,7 @@
  * calls NVML, which may block for milliseconds, or forever if a driver hangs.
  * Owns: the thread, NVML, the last GPU_POLL_SAMPLES samples of each device. Threads: any may
  * call. */
-#ifndef SYSOM_SIDECAR_GPU_GPU_POLL_H
-#define SYSOM_SIDECAR_GPU_GPU_POLL_H
+#pragma once
 
 #include "sidecar/gpu/gpu_nvml.h"
 
@@ -46,5 +45,3 @@ struct gpu_poll_xid {
 	uint32_t device;
 };
 uint32_t gpu_poll_take_xids(struct gpu_poll *p, struct gpu_poll_xid *out, uint32_t max);
-
-#endif

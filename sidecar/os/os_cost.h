@@ -4,8 +4,7 @@
  * costliest group is detached: first for a minute, then longer each time. While a rank is
  * suspected, a detached group is attached again briefly, so that it stays within the budget over
  * half a minute. Pure: time and sums are arguments. Threads: one caller. */
-#ifndef SYSOM_SIDECAR_OS_OS_COST_H
-#define SYSOM_SIDECAR_OS_OS_COST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ enum os_group os_cost_look(struct os_cost *c, bool wanted, uint64_t now_ns, bool
 bool os_cost_is_attached(const struct os_cost *c, enum os_group group);
 /* "locks (0.41% of the CPUs' time)"; "" none. */
 const char *os_cost_text(const struct os_cost *c, char *out, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  * root). With CAP_DAC_READ_SEARCH the kernel opens the root by its number. From there all groups
  * are found, also the Pod's, whose limits bind its containers.
  * Owns: a descriptor per hierarchy. Threads: one caller. */
-#ifndef SYSOM_SIDECAR_OS_OS_HIERARCHY_H
-#define SYSOM_SIDECAR_OS_OS_HIERARCHY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ int os_hierarchy_find(struct os_hierarchies *h, const char *proc, const char *mo
 /* Whether other containers' groups can't be reached in a hierarchy that was looked at. */
 bool os_hierarchy_is_inside(const struct os_hierarchies *h);
 void os_hierarchy_fini(struct os_hierarchies *h);
-
-#endif

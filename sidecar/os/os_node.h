@@ -2,8 +2,7 @@
  * os_node.h - OS signals of the node's ranks (os_signals.h): which processes, and what goes into
  * a window.
  * Owns: the signals, and a thread while they are loaded.  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_OS_OS_NODE_H
-#define SYSOM_SIDECAR_OS_OS_NODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ void os_node_fill(struct process *p, struct window *w);
 struct os_signals *os_node_signals(const struct node *n);
 void os_node_json(const struct node *n, struct buf *out);
 void os_node_metrics(const struct node *n, struct metrics *m);
-
-#endif

@@ -2,8 +2,7 @@
  * os_proc.h - read processes, cgroups, sockets and NUMA nodes from /proc and /sys.
  * proc and sys: where they are mounted; tests pass recorded trees. Everything read is bounded.
  * Threads: any. */
-#ifndef SYSOM_SIDECAR_OS_OS_PROC_H
-#define SYSOM_SIDECAR_OS_OS_PROC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t byte
  * descriptors. */
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
 			      const struct os_connection *c);
-
-#endif

@@ -3,8 +3,7 @@
  * kind and key.
  * Owns: LIMIT_OS_SERIES rows of LIMIT_OS_SECONDS sums, allocated at open. Threads: one caller. Pure
  * but for memory: time is an argument. */
-#ifndef SYSOM_SIDECAR_OS_OS_SERIES_H
-#define SYSOM_SIDECAR_OS_OS_SERIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ void os_series_each(const struct os_series *s, uint32_t owner, const struct os_s
 		    void (*fn)(void *arg, const struct os_series_row *row), void *arg);
 /* Whether enough time before the window is usual. */
 bool os_series_knows_usual(const struct os_series *s, const struct os_series_query *q);
-
-#endif

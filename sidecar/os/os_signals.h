@@ -4,8 +4,7 @@
  * Owns: BPF programs and maps, the series. Threads: one caller. Trust: names and cgroup paths come
  * from the job's container: bounded, copied. Without BPF (not built in, no BTF, not allowed) the
  * signals from /proc remain, and stats give the reason. */
-#ifndef SYSOM_SIDECAR_OS_OS_SIGNALS_H
-#define SYSOM_SIDECAR_OS_OS_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind ki
 void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
 		      double value, const char *subject);
 void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * os_signals_private.h - shared by the files of the OS signals. */
-#ifndef SYSOM_SIDECAR_OS_OS_SIGNALS_PRIVATE_H
-#define SYSOM_SIDECAR_OS_OS_SIGNALS_PRIVATE_H
+#pragma once
 
 #include "base/limits.h"
 #include "bpf/os_signals_format.h"
@@ -175,5 +174,3 @@ uint64_t os_bpf_bytes(const struct os_bpf *b);
 void os_read_maps(struct os_signals *s);
 /* "d_alloc_parallel in lookup_open" */
 void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes);
-
-#endif

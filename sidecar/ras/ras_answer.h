@@ -3,8 +3,7 @@
  * text (2.24 and later). Evidence, not truth: it has called a job healthy that hung for half an hour.
  * Pure, apart from ras_answer_get.  Trust: whoever listens on the port may answer anything.  Threads:
  * any. */
-#ifndef SYSOM_SIDECAR_RAS_ANSWER_H
-#define SYSOM_SIDECAR_RAS_ANSWER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ int ras_answer_read(const char *text, size_t bytes, const uint32_t *pids, uint32
 /* Asks over a connected socket with timeouts, and reads the answer: at most LIMIT_RAS_BYTES. 0; as
  * ras_answer_read; -EPROTO: no RAS service; -EFBIG; -errno of the socket, -EAGAIN: too slow. */
 int ras_answer_get(int sock, const uint32_t *pids, uint32_t pid_count, struct ras_report *out);
-
-#endif

@@ -2,8 +2,7 @@
  * ras_node.h - while a rank stands still, asks NCCL's RAS service on this host; what it says becomes
  * signals of the ranks that stand still. A parser (reader/) reads the answer.
  * Owns: the socket of a question, a queue of readers.  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_RAS_RAS_NODE_H
-#define SYSOM_SIDECAR_RAS_RAS_NODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ void ras_node_close(struct node *n);
 void ras_node_tend(struct node *n, uint64_t now_ns);
 /* The member "ras" of the status: counts, not what it said, which may be about another user's job. */
 void ras_node_json(const struct node *n, struct buf *out);
-
-#endif

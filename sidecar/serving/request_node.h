@@ -3,8 +3,7 @@
  * API and of the metrics; and for a request that missed an objective the span and the windows of
  * its slow step.
  * Owns: node.request_node. Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_SERVING_REQUEST_NODE_H
-#define SYSOM_SIDECAR_SERVING_REQUEST_NODE_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/request.h"
@@ -36,5 +35,3 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns);
 bool request_node_json(struct node *n, const struct http_user *user, const struct http_query *q,
 		       struct buf *out);
 void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m);
-
-#endif

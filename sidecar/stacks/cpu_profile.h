@@ -7,8 +7,7 @@
  * round. Frames beyond it are named by file and page, and looked up in a later round.
  * Owns: the resolver, the tables. Threads: one caller. Trust: batches are valid
  * (stack_batch_valid), names in them anything; tables are bounded. */
-#ifndef SYSOM_SIDECAR_STACKS_CPU_PROFILE_H
-#define SYSOM_SIDECAR_STACKS_CPU_PROFILE_H
+#pragma once
 
 #include "model/stack.h"
 #include "model/window.h"
@@ -48,5 +47,3 @@ int cpu_profile_add(struct cpu_profile *p, const struct stack_batch *b,
  * -ENOMEM. */
 int cpu_profile_take(struct cpu_profile *p, uint32_t rank, struct sketch *s);
 void cpu_profile_stats_get(const struct cpu_profile *p, struct cpu_profile_stats *out);
-
-#endif

@@ -5,8 +5,7 @@
  * it samples at every tick. For a bounded time it then also takes kernel stacks of all other
  * processes, to name the one that takes the rank's CPUs or locks.
  * Owns: the sampler, the packed periods, a thread for both. Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_STACKS_CPU_STACKS_H
-#define SYSOM_SIDECAR_STACKS_CPU_STACKS_H
+#pragma once
 
 #include "base/buf.h"
 #include "model/os_signal.h"
@@ -65,5 +64,3 @@ int cpu_stacks_copy(struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, st
 		    struct cpu_stacks_member **family, uint32_t *family_count);
 void cpu_stacks_stats_get(struct cpu_stacks *s, struct cpu_stacks_stats *out,
 			  struct sampler_stats *sampler);
-
-#endif

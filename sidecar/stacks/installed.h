@@ -6,8 +6,7 @@
  * Owns: what installed_read returns is the caller's. Threads: any, one per queue. Trust: the
  * process is hostile: its environment, its paths and their files may be anything and may never
  * answer. A reader process reads them (reader/reader.h). */
-#ifndef SYSOM_SIDECAR_STACKS_INSTALLED_H
-#define SYSOM_SIDECAR_STACKS_INSTALLED_H
+#pragma once
 
 #include "model/window.h"
 #include "reader/reader_queue.h"
@@ -19,5 +18,3 @@
  * until stop; NULL: reads in this process, for tests. 0 or -ENOMEM. */
 int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root,
 		   uint32_t pid, const char *libs, struct sketch *s);
-
-#endif

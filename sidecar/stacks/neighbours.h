@@ -6,8 +6,7 @@
  * function that wanted it. Another process that spins in the same kind of lock is evidence, not
  * proof.
  * Owns: nothing but itself. Threads: one caller. Pure. Trust: names come from processes. */
-#ifndef SYSOM_SIDECAR_STACKS_NEIGHBOURS_H
-#define SYSOM_SIDECAR_STACKS_NEIGHBOURS_H
+#pragma once
 
 #include "model/os_signal.h"
 #include "model/stack.h"
@@ -37,5 +36,3 @@ void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns,
 			uint64_t end_ns, double step_ms, struct os_signal *list, uint32_t *count,
 			uint32_t max);
-
-#endif

@@ -3,8 +3,7 @@
  * The loop collects the figures of healthy steps. A thread of lowest priority adds functions and
  * settings, and hands the message to the uplink.
  * Owns: the thread.  Threads: the loop's. */
-#ifndef SYSOM_SIDECAR_STACKS_SKETCH_MAKER_H
-#define SYSOM_SIDECAR_STACKS_SKETCH_MAKER_H
+#pragma once
 
 #include "sidecar/stacks/cpu_profile.h"
 
@@ -23,5 +22,3 @@ void sketch_maker_close(struct node *n); /* waits for the sketch in progress */
 /* Starts the due sketches of ranks whose model no longer learns. Never waits. */
 void sketch_maker_tend(struct node *n, uint64_t now_ns);
 void sketch_maker_stats_get(const struct node *n, struct sketch_maker_stats *out);
-
-#endif

@@ -7,8 +7,7 @@
  * Failures are counted and tried again later. No call makes the caller wait.
  * Owns: a thread, while there is an aggregator to ask.
  * Threads: one caller. Trust: files and the aggregator's answers are hostile: bounded, checked. */
-#ifndef SYSOM_SIDECAR_STACKS_SYMBOL_OFFER_H
-#define SYSOM_SIDECAR_STACKS_SYMBOL_OFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t b
 		       const char *path, uint32_t pid);
 /* NULL: zeros. */
 void symbol_offer_stats_get(struct symbol_offer *o, struct symbol_offer_stats *out);
-
-#endif

@@ -2,8 +2,7 @@
  * names.h - the functions that sampled frames lie in, named by symbol/symbol_resolver from a
  * Build-ID directory, as lines that tests/accuracy/names.py compares with other tools' answers.
  * Owns: the addresses seen.  Threads: one caller. */
-#ifndef SYSOM_TESTS_ACCURACY_NAMES_H
-#define SYSOM_TESTS_ACCURACY_NAMES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ int names_add(struct names *n, const struct mapping *m, uint64_t frame, uint64_t
 /* One line per address and the one that names it: build-id, address (hex, ELF virtual), times seen,
  * path, raw symbol name or "-"; tabs between. 0, -errno. */
 int names_write(struct names *n, const char *path);
-
-#endif

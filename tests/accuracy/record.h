@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * record.h - writes one sample as a snapshot file (tests/accuracy/snapshot.h), with the truth's frames. */
-#ifndef SYSOM_TESTS_ACCURACY_RECORD_H
-#define SYSOM_TESTS_ACCURACY_RECORD_H
+#pragma once
 
 #include "tests/accuracy/snapshot.h"
 #include "tests/accuracy/truth.h"
@@ -10,5 +9,3 @@
 int record_write(const char *path, const char *name, struct truth *truth,
 		 const struct mapping_scan *scan, const struct snapshot_record *r,
 		 const struct truth_stack *expected, const char *blind);
-
-#endif

@@ -4,8 +4,7 @@
  * without BPF and without the mapped files. Format: docs/unwinding.md.
  * Owns: a snapshot's memory, until snapshot_fini.  Threads: one caller. Trust: a file is hostile:
  * every count is bounded, every read is checked. */
-#ifndef SYSOM_TESTS_ACCURACY_SNAPSHOT_H
-#define SYSOM_TESTS_ACCURACY_SNAPSHOT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void snapshot_write(const struct snapshot *s, struct buf *b);
 int snapshot_read(struct snapshot *out, const uint8_t *data, size_t bytes);
 /* Unwinds it. 0 and the result in *state; -ENOMEM, -ENOSPC, -EPROTO. */
 int snapshot_walk(const struct snapshot *s, enum unwind_mode mode, struct unwind_state *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * snapshot_format.h - the record per sample that snapshot.bpf.c sends through a ring buffer. */
-#ifndef SYSOM_TESTS_ACCURACY_SNAPSHOT_FORMAT_H
-#define SYSOM_TESTS_ACCURACY_SNAPSHOT_FORMAT_H
+#pragma once
 
 #include "bpf/unwind_format.h"
 
@@ -39,5 +38,3 @@ enum snapshot_counter {
 	SNAPSHOT_WALK_NS,
 	SNAPSHOT_COUNTERS
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * truth.h - what independent unwinders say about one recorded sample: libdw first, libunwind
  * second. Owns: a libdw session per process.  Threads: one caller. */
-#ifndef SYSOM_TESTS_ACCURACY_TRUTH_H
-#define SYSOM_TESTS_ACCURACY_TRUTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_
 /* True if the record has these bytes, or the process can't change them. */
 bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
 		 uint64_t address);
-
-#endif

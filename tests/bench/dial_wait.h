@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dial_wait.h - waits until so many dials are up, for bench_dials and peer_dials. */
-#ifndef SYSOM_TESTS_BENCH_DIAL_WAIT_H
-#define SYSOM_TESTS_BENCH_DIAL_WAIT_H
+#pragma once
 
 #include <unistd.h>
 
@@ -27,5 +26,3 @@ static inline struct dial_wait dial_wait(const uint32_t *up, uint32_t count, uin
 	}
 	return w;
 }
-
-#endif

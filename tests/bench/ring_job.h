@@ -2,8 +2,7 @@
  * ring_job.h - one rank of a training-like job that writes a ring of its own: launches of 40 shapes on
  * two streams, a collective every 20 launches, and their kernels. No GPU, and no preload: an event costs
  * the writer some 30 ns. Trouble is our bug, and ends the program. */
-#ifndef SYSOM_BENCH_RING_JOB_H
-#define SYSOM_BENCH_RING_JOB_H
+#pragma once
 
 #include "ring/ring_writer.h"
 
@@ -26,5 +25,3 @@ void ring_job_start(struct ring_job *j, uint32_t rank, uint32_t ranks, uint64_t 
 void ring_job_launch(struct ring_job *j, uint32_t i, uint64_t t);
 /* Its kernel. lost: it ran, and its record is not delivered. */
 void ring_job_kernel(struct ring_job *j, uint32_t i, uint64_t t, uint64_t length_ns, bool lost);
-
-#endif

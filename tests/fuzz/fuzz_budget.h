@@ -2,8 +2,7 @@
  * fuzz_budget.h - a fuzzer fails on work and memory, not only on crashes: what one input makes the code
  * read, write and allocate, and the CPU time of its thread, must not exceed a fixed part and a factor of
  * its real bytes. What exceeds them is tried again, since a first input makes what all others use. */
-#ifndef SYSOM_TESTS_FUZZ_BUDGET_H
-#define SYSOM_TESTS_FUZZ_BUDGET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void fuzz_budget_check_begin(void);
 void fuzz_budget_check_end(void);
 /* The bytes as a file; sparse: followed by a hole of a tebibyte, which real bytes do not count. */
 int fuzz_budget_file(const uint8_t *data, size_t bytes, int sparse);
-
-#endif

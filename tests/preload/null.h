@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * null.h - what the null libraries export, for callers that are linked to them. */
-#ifndef SYSOM_TESTS_PRELOAD_NULL_H
-#define SYSOM_TESTS_PRELOAD_NULL_H
+#pragma once
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
@@ -47,5 +46,3 @@ nccl_result ncclBroadcast(const void *send, void *recv, size_t count, int type, 
 nccl_result ncclSend(const void *b, size_t count, int type, int peer, nccl_comm comm,
 		     cu_stream stream);
 nccl_result ncclRecv(void *b, size_t count, int type, int peer, nccl_comm comm, cu_stream stream);
-
-#endif

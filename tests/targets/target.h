@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * target.h - programs whose call chains are known, for the unwinder's tests. Each runs until it is
  * killed, burns its core in the chains that its file describes, and prints "ready" first. */
-#ifndef SYSOM_TESTS_TARGETS_TARGET_H
-#define SYSOM_TESTS_TARGETS_TARGET_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -27,5 +26,3 @@ static inline __attribute__((always_inline)) uint64_t target_burn_inline(uint64_
 	return x;
 }
 uint64_t target_burn(uint64_t x, int rounds);
-
-#endif

@@ -4,8 +4,7 @@
  * soft interrupts take its thread's CPU; in all steps it runs another variant of the gemm, 20% longer. Its
  * GPU's clock is lower than the others'.
  * Names of it attack whoever prints them. Storage is static, rebuilt by each call. */
-#ifndef SYSOM_TESTS_CLI_INCIDENT_H
-#define SYSOM_TESTS_CLI_INCIDENT_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -292,5 +291,3 @@ static inline struct cli_incident *cli_incident_make(void)
 		cli_incident_rank(&c, r);
 	return &c;
 }
-
-#endif

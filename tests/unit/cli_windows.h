@@ -2,8 +2,7 @@
  * cli_windows.h - windows made up for tests of the exporters: two ranks on two nodes, two overlapping
  * windows of the slow one, a graph with parallel branches, spans that do not nest, a name that needs
  * escaping, impossible times. The caller frees nothing: storage is static, rebuilt by each call. */
-#ifndef SYSOM_TESTS_CLI_WINDOWS_H
-#define SYSOM_TESTS_CLI_WINDOWS_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -139,5 +138,3 @@ static inline struct cli_windows *cli_windows_make(void)
 	cli_windows_fill(&c, 2, 0, 0);
 	return &c;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *   good   4096 zeros
  *   flush  opens, and no close of it is ever answered
  * Needs root (or a user namespace that may mount) and /dev/fuse. */
-#ifndef SYSOM_TESTS_FUSE_HANG_H
-#define SYSOM_TESTS_FUSE_HANG_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,5 +201,3 @@ static inline void fuse_hang_close(struct fuse_hang *f)
 	umount2(f->dir, MNT_DETACH);
 	rmdir(f->dir);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * python_snapshot.h - for tests: a stopped interpreter in a file: the memory that finding, walking and
  * naming touched (in pieces of 64 bytes), its threads' registers, and the frames that the interpreter
  * itself listed. gzip'd records of {kind, bytes, value} and a payload, little-endian. */
-#ifndef SYSOM_TESTS_PYTHON_SNAPSHOT_H
-#define SYSOM_TESTS_PYTHON_SNAPSHOT_H
+#pragma once
 
 #include <zlib.h>
 
@@ -201,5 +200,3 @@ static inline void snapshot_free(struct snapshot *s)
 	truth_free(&s->truth);
 	free(s->piece);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_target.h - for tests: a real interpreter that stands still, what it says of its own frames,
  * and its threads stopped by ptrace. */
-#ifndef SYSOM_TESTS_PYTHON_TARGET_H
-#define SYSOM_TESTS_PYTHON_TARGET_H
+#pragma once
 
 #include <dirent.h>
 #include <errno.h>
@@ -193,5 +192,3 @@ static inline void threads_go(const struct stopped *s)
 	for (unsigned int i = 0; i < s->count; i++)
 		ptrace(PTRACE_DETACH, s->thread[i].tid, 0, 0);
 }
-
-#endif

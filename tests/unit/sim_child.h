@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sim_child.h - runs a case in a process of its own, since the doubles read their environment once
  * and keep state as the real libraries do. */
-#ifndef TESTS_SIM_CHILD_H
-#define TESTS_SIM_CHILD_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -121,5 +120,3 @@ static inline void sim_launch(struct sim_cuda *c, cu_function f, uint64_t ns, cu
 
 	EXPECT(c->launch(f, 3, 2, 1, 128, 1, 1, 64, s, params, NULL) == 0);
 }
-
-#endif

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A case that cannot run here: names what it lacks, as tests/needs.py knows it. Where that is here,
  * tests/run.py calls the skip a failure. */
-#ifndef TESTS_SKIP_H
-#define TESTS_SKIP_H
+#pragma once
 
 #define skip_needs(need)                                                                           \
 	do {                                                                                       \
 		print_message("# needs %s\n", need);                                               \
 		skip();                                                                            \
 	} while (0)
-
-#endif

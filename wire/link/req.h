@@ -3,8 +3,7 @@
  * certificates: one connection that is made again whenever it is lost, one request at a time.
  * Owns: the connection. Threads: one caller; changed runs on nng's. Nothing blocks but req_receive
  * and req_close. Trust: the peer's bytes are hostile; memory is bounded by answer_max_bytes. */
-#ifndef SYSOM_WIRE_LINK_REQ_H
-#define SYSOM_WIRE_LINK_REQ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ void req_tend(struct req *r);
 /* Copies why the latest connection ended, or did not come to be: "" if none did. True: TLS refused it,
  * which does not pass by itself. */
 bool req_why(struct req *r, char *out, size_t bytes);
-
-#endif

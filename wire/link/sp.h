@@ -3,8 +3,7 @@
  * then messages, each with its length and return path before the body. No I/O. Owns: the message.
  * Threads: one caller. Trust: the peer is hostile. Above SP_FIRST_BYTES we allocate at most twice
  * what the peer has sent, and never more than max_bytes. */
-#ifndef SYSOM_WIRE_LINK_SP_H
-#define SYSOM_WIRE_LINK_SP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void sp_next(struct sp *s);
 void sp_greeting(uint8_t out[SP_GREETING_BYTES], enum sp_side side);
 /* Writes the frame before a message, with its length; returns the frame's size. */
 size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes);
-
-#endif

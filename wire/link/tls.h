@@ -8,8 +8,7 @@
  *
  * Threads: struct tls: any. A session: one caller at a time. Trust: the peer is hostile; what it
  * makes us keep is bounded by TLS_HANDSHAKE_BYTES and one record. */
-#ifndef SYSOM_WIRE_LINK_TLS_H
-#define SYSOM_WIRE_LINK_TLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ const char *tls_session_peer(const struct tls_session *s);
 bool tls_session_names(const struct tls_session *s, const char *name);
 enum tls_fault tls_session_fault(const struct tls_session *s);
 const char *tls_session_why(const struct tls_session *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tls_settings.h - the settings of both daemons about who may speak on the wire, and how they fit
  * together. Included by the programs that read settings. */
-#ifndef SYSOM_WIRE_LINK_TLS_SETTINGS_H
-#define SYSOM_WIRE_LINK_TLS_SETTINGS_H
+#pragma once
 
 #include "base/daemon/config.h"
 #include "wire/link/tls.h"
@@ -34,5 +33,3 @@ static inline bool tls_settings_on(const struct tls_settings *s)
 {
 	return *s->files.cert;
 }
-
-#endif
