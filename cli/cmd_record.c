@@ -138,16 +138,6 @@ static const struct command command = {
     .args = "-p PID | --rank R [--job J] | -a | -- CMD...",
     .args_max = -1,
     .summary = "CPU stacks of processes as a flame graph, folded stacks or pprof",
-    .detail =
-	"Records CPU stacks of processes, their threads and children, on the CPU and blocked,\n"
-	"with Python, C++ and kernel frames joined. Needs no sysomd. With -- CMD it runs CMD and\n"
-	"records it until it ends; under sudo as the user who called it. Ctrl-C ends early and "
-	"writes\n"
-	"what there is. Without the rights for BPF (root, or CAP_BPF with CAP_PERFMON) stacks are\n"
-	"copied and unwound here: no Python names, no blocked time, and the last line says so.\n",
-    .examples = "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
-		"  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
-		"  sudo sysom record -o step.folded -- python3 train.py --steps 20\n",
     .status = "0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD its status,\n"
 	      "even if nothing was recorded",
 };

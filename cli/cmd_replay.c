@@ -25,7 +25,7 @@ static int usage(FILE *to)
 		fprintf(to, "  %-8s %s\n", name_of(kinds[i]), kinds[i]->summary);
 	fputs("\nexamples:\n", to);
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		fputs(kinds[i]->examples, to);
+		options_help(to, kinds[i], true);
 	fputs("\nsysom replay KIND --help shows its options.\n"
 	      "exit status: " REPLAY_STATUS ", 3 failed\n",
 	      to);

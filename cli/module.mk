@@ -29,6 +29,7 @@ $(PPROF_GEN).h: cli/profile.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
 $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
+$(B)/obj/cli/options.o: cli/help.txt
 cli_LDLIBS := -lelf -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 

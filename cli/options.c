@@ -15,6 +15,14 @@
 #define SECONDS_MAX (86400 * 7)
 #define AT(field)   offsetof(struct options, field)
 
+/* For each command a line "= NAME", what it does, "examples:" and command lines. */
+/* clang-format off */
+__asm__(".section .rodata\n"
+	".global options_help_text\noptions_help_text:\n.incbin \"cli/help.txt\"\n.byte 0\n"
+	".previous\n");
+/* clang-format on */
+extern const char options_help_text[];
+
 static const struct option_row common[] = {
     {"json", 'j', NULL, "print JSON", OPTION_SWITCH, .at = AT(json), .bit = OPTION_JSON},
     {"url", 'u', "URL",
@@ -75,14 +83,32 @@ static const struct option_row *first_row(const struct command *c)
 	return next_row(c, c->rows ? c->rows : common);
 }
 
+void options_help(FILE *to, const struct command *c, bool examples)
+{
+	char head[64];
+	const char *from, *middle, *end;
+
+	snprintf(head, sizeof(head), "\n= %s\n", c->name);
+	from = strstr(options_help_text, head);
+	middle = from ? strstr(from, "\nexamples:\n") : NULL;
+	CHECK(middle); /* every command has a section */
+	from += strlen(head);
+	if (examples) {
+		from = middle + strlen("\nexamples:\n");
+		end = strstr(from, "\n\n= ");
+		fprintf(to, "%.*s\n", (int)(end ? end - from : (ptrdiff_t)strlen(from) - 1), from);
+	} else if (from <= middle) {
+		fprintf(to, "\n%.*s\n", (int)(middle - from), from);
+	}
+}
+
 static void print_help(const struct command *c)
 {
 	bool any = first_row(c);
 
 	printf("usage: sysom %s%s%s%s\n\n%s\n", c->name, any ? " [options]" : "",
 	       *c->args ? " " : "", c->args, c->summary);
-	if (c->detail)
-		printf("\n%s", c->detail);
+	options_help(stdout, c, false);
 	fputs("\noptions:\n", stdout);
 	for (const struct option_row *r = first_row(c); r; r = next_row(c, r + 1)) {
 		bool may = r->value && *r->value == '[';
@@ -95,8 +121,8 @@ static void print_help(const struct command *c)
 		printf("  %-32s %s\n", flag, r->help);
 	}
 	printf("  %-32s %s\n", "-h, --help", "print this");
-	if (c->examples)
-		printf("\nexamples:\n%s", c->examples);
+	puts("\nexamples:");
+	options_help(stdout, c, true);
 	if (c->status || c->args_max >= 0) /* else another command's status */
 		printf("\nexit status: %s\n", c->status ? c->status
 							: "0 done; 1 nothing was found, or a check "

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/exit_status.h"
 
@@ -88,8 +89,6 @@ struct command {
 	const char *args;		   /* positional arguments, for the usage line */
 	int args_min, args_max; /* args_max -1: another command, whose options are its own */
 	const char *summary;	/* one line */
-	const char *detail;	/* further lines of --help */
-	const char *examples;	/* command lines, two spaces before each */
 	const char *status;	/* exit statuses; NULL: the usual ones */
 };
 
@@ -102,3 +101,5 @@ int options_read(const struct command *c, void *to, int argc, char **argv);
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
 /* Reads the whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
+/* Prints the command's section of cli/help.txt: what it does, or its examples. */
+void options_help(FILE *to, const struct command *c, bool examples);

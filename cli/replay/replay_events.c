@@ -342,12 +342,4 @@ const struct command replay_events = {
     .args_min = 1,
     .args_max = OPTIONS_ANY,
     .summary = "kernel traces, one file per rank: steps, collectives, clocks, findings",
-    .detail = "One file per rank (rank from Kineto's distributedInfo, else from `rankN` in the "
-	      "name, else\n"
-	      "the order): Kineto JSON, or as CSV ts_ns,dur_ns,kind,device,stream,corr,bytes,name; "
-	      "plain,\n"
-	      ".gz or .zst, - is standard input. Findings look back over all steps, unless --live "
-	      "is given.\n",
-    .examples =
-	"  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n",
     .status = REPLAY_STATUS};

@@ -325,16 +325,4 @@ const struct command replay_links = {
     .args_min = 1,
     .args_max = OPTIONS_ANY,
     .summary = "times of transfers by size: latency, rate and regimes, and their error",
-    .detail =
-	"Fits time = latency + bytes / rate to measured transfers or collectives, for each group "
-	"of\n"
-	"rows with the same key. A regime is a range of sizes with one line; the library may use\n"
-	"another algorithm beyond it. Regimes are found from the data. Files have a header row "
-	"and\n"
-	"may be gzipped or zstd-packed; - is standard input.\n\n"
-	"mape: mean of |predicted - time| / time over all rows. held out: the same for rows that "
-	"the\n"
-	"fit has not seen (five fits, each without a fifth of the rows). plain: the same for one\n"
-	"least-squares line.\n",
-    .examples = "  sysom replay links nccl.csv --json | jq 'select(.mape > 0.1)'\n",
     .status = REPLAY_STATUS};

@@ -174,10 +174,4 @@ const struct command replay_stacks = {
     .args_min = 2,
     .args_max = 2,
     .summary = "two files of folded stacks: shares by function, flagged differences",
-    .detail = "Compares each function's share of the time in two profiles of folded stacks\n"
-	      "(root;...;leaf VALUE), largest difference first. A share counts all time with the\n"
-	      "function on the stack; _self: only as the leaf. Flagged: the share changed by more\n"
-	      "than delta, by more than sampling noise, and not only because new functions\n"
-	      "dilute all others. Files may be .gz or .zst; - is standard input.\n",
-    .examples = "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n",
     .status = REPLAY_STATUS};

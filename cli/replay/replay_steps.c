@@ -373,19 +373,12 @@ static int replay_steps_main(int argc, char **argv)
 	return rc;
 }
 
-const struct command replay_steps = {
-    .name = "replay steps",
-    .raw = replay_steps_main,
-    .rows = rows,
-    .args = "F.csv",
-    .args_min = 1,
-    .args_max = 1,
-    .summary = "one row per step: expected latency, excess, flagged",
-    .detail =
-	"Learns how long a step takes for its work, and flags slow steps. The CSV file has one\n"
-	"step per row, in time order.\n"
-	"--latency is required. F.csv has a header row and may be gzipped or zstd-packed; - is\n"
-	"standard input.\n",
-    .examples =
-	"  sysom replay steps s.csv --latency ms --latency-unit ms --work tokens --key gpu\n",
-    .status = REPLAY_STATUS};
+const struct command replay_steps = {.name = "replay steps",
+				     .raw = replay_steps_main,
+				     .rows = rows,
+				     .args = "F.csv",
+				     .args_min = 1,
+				     .args_max = 1,
+				     .summary =
+					 "one row per step: expected latency, excess, flagged",
+				     .status = REPLAY_STATUS};

@@ -315,12 +315,4 @@ const struct command replay_window = {
     .args_min = 1,
     .args_max = OPTIONS_ANY,
     .summary = "stored windows, or what sysomd --record-analysis wrote: verdicts, findings",
-    .detail =
-	"Repeats the analysis of a live run. A FILE may be .gz or .zst; - is standard input:\n"
-	"  a recording of sysomd --record-analysis: finds and judges the steps again, compares\n"
-	"    the ranks again, and counts the lines that differ from the live run's;\n"
-	"  windows, as GET /api/v1/windows/ID gives them: prints their steps, and makes their\n"
-	"    incidents and findings as the aggregator does. What was found across ranks\n"
-	"    without any window is taken from --incident.\n",
-    .examples = "  sysom replay window --compare analysis.rec\n",
     .status = "0 read to the end, 1 lines differ (--compare), 2 bad arguments or malformed input"};

@@ -549,9 +549,4 @@ const struct command replay_ops = {
     .args_min = 1,
     .args_max = 1,
     .summary = "operations of a data and pipeline parallel job: slow ranks, uneven stages",
-    .detail = "Columns dp_rank, stage, rank, step, optype, start_ts and duration (seconds). "
-	      "*-compute is a\n"
-	      "rank's self time; all else is a collective or a transfer. F.csv may be gzipped or\n"
-	      "zstd-packed; - is standard input.\n",
-    .examples = "  sysom replay ops ops.csv.gz\n",
     .status = REPLAY_STATUS};

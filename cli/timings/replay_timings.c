@@ -371,20 +371,12 @@ static int replay_timings_main(int argc, char **argv)
 	return rc;
 }
 
-const struct command replay_timings = {
-    .name = "replay timings",
-    .raw = replay_timings_main,
-    .rows = replay_workers_rows,
-    .flags = REPLAY_WORKERS_TIMES,
-    .args = "F.csv",
-    .args_min = 1,
-    .args_max = 1,
-    .summary = "step times by worker: slow workers",
-    .detail =
-	"A column per worker and a row per step, or rows of worker,step,seconds; with a header or\n"
-	"without. Columns of times are recognised by their\n"
-	"names (worker3, rank3_ms, seconds, dur_us); other columns are refused. Empty and nan "
-	"cells\n"
-	"are unknown. F.csv may be gzipped or zstd-packed; - is standard input.\n",
-    .examples = "  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n",
-    .status = REPLAY_STATUS};
+const struct command replay_timings = {.name = "replay timings",
+				       .raw = replay_timings_main,
+				       .rows = replay_workers_rows,
+				       .flags = REPLAY_WORKERS_TIMES,
+				       .args = "F.csv",
+				       .args_min = 1,
+				       .args_max = 1,
+				       .summary = "step times by worker: slow workers",
+				       .status = REPLAY_STATUS};
