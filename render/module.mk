@@ -5,3 +5,5 @@ render_SRCS := $(call in,render,escape incident_ledger incident_text incident_ve
 	report_verdict term)
 render_NEEDS := analysis
 render_LDLIBS := -liberty -ljansson
+# the page contains its style
+$(B)/obj/render/report_page.o: render/report.css

@@ -16,62 +16,12 @@
 #define SIGNALS_SHOWN 64
 #define WINDOWS_SHOWN 200
 
-static const char style[] =
-    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
-    "--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6;--copy:#8250c8;--block:#a0745a}\n"
-    "@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
-    "--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff;--copy:"
-    "#b795f2;--block:#b98b6b}}\n"
-    "body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
-    "max-width:1000px;padding:0 1em}\n"
-    "h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
-    ".dim{color:var(--dim)}.bad{color:var(--bad)}.ok{color:var(--ok)}\n"
-    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
-    "border-bottom:1px solid var(--line);white-space:nowrap}\n"
-    "th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
-    "overflow-wrap:anywhere;min-width:7em}\n"
-    ".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
-    "var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
-    "span.bar{display:block;height:.3em;background:var(--bar);border-radius:2px;margin-left:auto}\n"
-    "svg{display:block;overflow:visible;width:calc(100% - 86px);margin:1.4em 12px 3.6em 74px}"
-    "svg svg{width:100%;margin:0}svg text{fill:var(--dim);font-size:12px}"
-    "polyline{vector-effect:non-scaling-stroke}.heat rect{shape-rendering:crispEdges}"
-    ".key{white-space:nowrap;margin-right:1em}.key svg{display:inline-block;width:14px;"
-    "margin:0 .4em 0 0}\n"
-    ".hit{fill:transparent;stroke:none}svg .tip{visibility:hidden;fill:var(--fg)}"
-    ".p:hover .tip,.p:focus .tip{visibility:visible}"
-    ".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
-    "details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
-    ".scroll{overflow-x:auto}\n"
-    "h3{font-size:.98em;margin:1.2em 0 "
-    ".3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
-    ".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
-    "padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
-    ".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
-    "padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
-    ".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
-    "font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
-    ".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
-    ".cool{color:var(--cool)}\n"
-    ".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
-    ".unknown{fill:var(--bg)}"
-    ".dot{fill:var(--other)}.call{fill:var(--fg)}rect.ok{fill:var(--ok)}rect.bar{fill:var(--bar)}"
-    ".cpy{fill:var(--copy)}.blk{fill:var(--block)}.end{stroke:var(--fg)}"
-    ".node{flex:1}.rank{display:inline-block;background:var(--line);border-radius:4px;"
-    "padding:.1em .5em;margin:.2em 0;overflow-wrap:anywhere}.facts .rank b{display:inline;"
-    "font-size:1em}.rank.culprit{background:var(--bad);color:var(--bg)}"
-    "svg text.culprit{fill:var(--bad);font-weight:600}\n"
-    ".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
-    ".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
-    ".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
-    "@media(max-width:600px){body{margin:.8em auto;padding:0 .8em}h1{font-size:1.35em}"
-    "td,th{padding:.25em .3em;font-size:13px}td.t,th.t{min-width:5em}"
-    ".verdict{padding:.1em .7em .6em;margin:.8em 0}.facts{gap:.4em;margin:.8em 0}"
-    ".facts div{padding:.2em .5em;font-size:13px}.facts b{font-size:1.15em}}\n"
-    "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
-    "--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
-    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
-    "h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
+/* clang-format off */
+__asm__(".section .rodata\n"
+	".global report_page_style\nreport_page_style:\n.incbin \"render/report.css\"\n.byte 0\n"
+	".previous\n");
+/* clang-format on */
+extern const char report_page_style[];
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
 {
@@ -153,7 +103,7 @@ void report_page_begin(FILE *to, const json_t *in)
 	      to);
 	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
-	fputs(style, to);
+	fputs(report_page_style, to);
 	escape_around(to, "</style></head><body>\n<h1>", incident_text_title(in),
 		      "</h1>\n<p class=\"dim\">Incident ");
 	escape_html(to, jsonget_text(in, "id"));
