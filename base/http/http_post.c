@@ -30,7 +30,8 @@ uint64_t http_post_backoff_ns(uint64_t before_ns)
 	return next_ns < BACKOFF_LAST_NS ? next_ns : BACKOFF_LAST_NS;
 }
 
-int http_post_token(CURL *h, const char *path, char *why, size_t why_bytes)
+/* Sets the token in the file for the next request. 0; -EINVAL: no token, and `why` says why. */
+static int set_token(CURL *h, const char *path, char *why, size_t why_bytes)
 {
 	char token[TOKEN_BYTES];
 	const char *text;
@@ -60,11 +61,13 @@ int http_post_token(CURL *h, const char *path, char *why, size_t why_bytes)
 	return err ? -EINVAL : 0;
 }
 
-static size_t swallow(char *data, size_t size, size_t count, void *arg)
+static size_t take_answer(char *data, size_t size, size_t count, void *answer)
 {
-	(void)data;
-	(void)arg;
-	return size * count;
+	struct buf *b = answer;
+
+	if (b)
+		buf_append(b, data, size * count);
+	return b && b->failed ? 0 : size * count;
 }
 
 static int progress(void *arg, curl_off_t in_bytes, curl_off_t in, curl_off_t out_bytes,
@@ -75,26 +78,26 @@ static int progress(void *arg, curl_off_t in_bytes, curl_off_t in, curl_off_t ou
 	return p->give_up(p->arg);
 }
 
-int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes, char *why,
-	      size_t why_bytes)
+static void set_options(CURL *h, const struct http_post *p, const void *body, size_t bytes,
+			struct curl_slist *headers)
 {
-	struct curl_slist *headers;
-	char type[128];
-	long status = 0;
-	CURLcode code;
-
-	snprintf(type, sizeof(type), "Content-Type: %s", p->type);
-	headers = curl_slist_append(NULL, type);
 	curl_easy_reset(h);
 	curl_easy_setopt(h, CURLOPT_URL, p->url);
 	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	if (p->direct)
+		curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
 	curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)bytes);
-	curl_easy_setopt(h, CURLOPT_POSTFIELDS, body);
+	curl_easy_setopt(h, CURLOPT_POSTFIELDS, bytes ? body : "");
+	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, p->method);
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
 	curl_easy_setopt(h, CURLOPT_TIMEOUT, p->timeout_s);
-	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, swallow);
+	curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, p->stall_s);
+	curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t)p->bytes_per_s);
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, p->answer);
 	curl_easy_setopt(h, CURLOPT_USERAGENT, p->agent);
 	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (p->give_up) {
@@ -104,23 +107,49 @@ int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes
 	}
 	if (p->ca && *p->ca)
 		curl_easy_setopt(h, CURLOPT_CAINFO, p->ca);
-	if (!headers || http_post_token(h, p->token_file, why, why_bytes)) {
+}
+
+long http_post_ask(CURL *h, const struct http_post *p, const void *body, size_t bytes,
+		   uint64_t *sent_bytes, char *why, size_t why_bytes)
+{
+	char type[128], reason[256] = "out of memory";
+	struct curl_slist *headers;
+	curl_off_t sent = 0;
+	long status = 0;
+	CURLcode code;
+
+	snprintf(type, sizeof(type), "Content-Type: %s", p->type);
+	headers = curl_slist_append(NULL, type);
+	set_options(h, p, body, bytes, headers);
+	if (!headers || set_token(h, p->token_file, reason, sizeof(reason))) {
+		snprintf(why, why_bytes, "%s%s%s", p->token_name ? p->token_name : "",
+			 p->token_name ? ": " : "", reason);
 		curl_slist_free_all(headers);
-		return -EAGAIN;
+		return 0;
 	}
 	code = curl_easy_perform(h);
+	curl_easy_getinfo(h, CURLINFO_SIZE_UPLOAD_T, &sent);
+	if (sent_bytes)
+		*sent_bytes = (uint64_t)sent;
 	if (code == CURLE_OK)
 		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
-	curl_slist_free_all(headers);
-	if (code == CURLE_OK && status >= 200 && status < 300)
-		return 0;
-	if (code)
+	else
 		snprintf(why, why_bytes, "%s",
 			 code == CURLE_ABORTED_BY_CALLBACK ? "no answer before the program ended"
 							   : curl_easy_strerror(code));
-	else
+	curl_slist_free_all(headers);
+	return status;
+}
+
+int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes, char *why,
+	      size_t why_bytes)
+{
+	long status = http_post_ask(h, p, body, bytes, NULL, why, why_bytes);
+
+	if (status >= 200 && status < 300)
+		return 0;
+	if (status)
 		snprintf(why, why_bytes, "the receiver answers with status %ld", status);
 	/* sending a body again does not help if the receiver finds it wrong */
-	return code == CURLE_OK && status >= 400 && status < 500 && status != 429 ? -EINVAL
-										  : -EAGAIN;
+	return status >= 400 && status < 500 && status != 429 ? -EINVAL : -EAGAIN;
 }

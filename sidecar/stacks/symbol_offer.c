@@ -167,35 +167,11 @@ static uint32_t take_due(struct symbol_offer *o, struct note *out)
 
 /* ---- HTTP ---- */
 
-static size_t on_answer(char *data, size_t size, size_t n, void *arg)
-{
-	struct buf *b = arg;
-
-	buf_append(b, data, size * n);
-	return b->failed ? 0 : size * n;
-}
-
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static bool gives_up(void *arg)
 {
 	struct symbol_offer *o = arg;
 
 	return atomic_load(&o->stop);
-}
-
-struct body {
-	const uint8_t *data;
-	uint64_t at, left;
-};
-
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
-{
-	struct body *b = arg;
-	size_t want = size * n < b->left ? size * n : b->left;
-
-	memcpy(data, b->data + b->at, want);
-	b->at += want;
-	b->left -= want;
-	return want;
 }
 
 /* why: "" if the request of that stage worked. */
@@ -220,14 +196,14 @@ static void note_fault(struct symbol_offer *o, enum stage stage, const char *why
 }
 
 /* 409 is an offset to go on from, 0 no answer. */
-static void judge(struct symbol_offer *o, enum stage stage, CURLcode code, long status,
+static void judge(struct symbol_offer *o, enum stage stage, long status, const char *without,
 		  const json_t *answer)
 {
 	const char *error = json_string_value(json_object_get(answer, "error"));
 	char why[SYMBOL_OFFER_FAULT_BYTES] = "";
 
-	if (code)
-		snprintf(why, sizeof(why), "%s", curl_easy_strerror(code));
+	if (!status)
+		text_copy(why, sizeof(why), without);
 	else if (status >= 300 && status != 409)
 		snprintf(why, sizeof(why), "the aggregator answers %ld%s%.160s%s", status,
 			 error ? ": " : "", error ? error : "",
@@ -235,75 +211,35 @@ static void judge(struct symbol_offer *o, enum stage stage, CURLcode code, long 
 	note_fault(o, stage, why);
 }
 
-/* False: there is a token file, but no token in it. */
-static bool add_token(struct symbol_offer *o, CURL *h, enum stage stage)
-{
-	char why[200], fault[SYMBOL_OFFER_FAULT_BYTES];
-	int err = http_post_token(h, o->config.token_file, why, sizeof(why));
-
-	snprintf(fault, sizeof(fault), "uplink.http_token: %s", why);
-	if (err)
-		note_fault(o, stage, fault);
-	return !err;
-}
-
-/* Makes one request. text: a JSON body to post; body: bytes to put. Returns the HTTP status, or 0.
+/* Makes one request: posts JSON, or puts bytes if sent is given. Returns the HTTP status, or 0.
  * *out: the answer, which the caller owns; NULL: none. */
-static long request(struct symbol_offer *o, enum stage stage, const char *path, const char *text,
-		    struct body *body, json_t **out)
+static long request(struct symbol_offer *o, enum stage stage, const char *path, const void *body,
+		    size_t bytes, uint64_t *sent, json_t **out)
 {
-	const char *type =
-	    text ? "Content-Type: application/json" : "Content-Type: application/octet-stream";
-	struct curl_slist *headers = curl_slist_append(NULL, type);
-	char url[1024];
+	char url[1024], why[SYMBOL_OFFER_FAULT_BYTES] = "";
 	struct buf answer;
-	long status = 0;
-	CURL *h = o->curl;
-	CURLcode code;
+	const struct http_post p = {.url = url,
+				    .type = sent ? "application/octet-stream" : "application/json",
+				    .agent = "sysomd",
+				    .ca = o->config.ca,
+				    .token_file = o->config.token_file,
+				    .token_name = "uplink.http_token",
+				    .method = sent ? "PUT" : NULL,
+				    .direct = true,
+				    .stall_s = 60,
+				    .bytes_per_s = sent ? o->config.bytes_per_s : 0,
+				    .answer = &answer,
+				    .give_up = gives_up,
+				    .arg = o};
+	long status;
 
-	*out = NULL;
-	buf_init(&answer, ANSWER_BYTES);
 	snprintf(url, sizeof(url), "%s%s", o->url, path);
-	curl_easy_reset(h); /* the connection stays */
-	curl_easy_setopt(h, CURLOPT_URL, url);
-	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
-	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, 5000L);
-	curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-	curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, 60L);
-	curl_easy_setopt(h, CURLOPT_USERAGENT, "sysomd");
-	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_answer);
-	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
-	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, on_progress);
-	curl_easy_setopt(h, CURLOPT_XFERINFODATA, o);
-	if (text) {
-		curl_easy_setopt(h, CURLOPT_POSTFIELDS, text);
-	} else {
-		curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
-		curl_easy_setopt(h, CURLOPT_READFUNCTION, on_body);
-		curl_easy_setopt(h, CURLOPT_READDATA, body);
-		curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body->left);
-		curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE,
-				 (curl_off_t)o->config.bytes_per_s);
-	}
-	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (o->config.ca && *o->config.ca)
-		curl_easy_setopt(h, CURLOPT_CAINFO, o->config.ca);
-	if (headers && add_token(o, h, stage)) {
-		code = curl_easy_perform(h);
-		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
-		if (code)
-			status = 0;
-		else
-			*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
-		if (!atomic_load(&o->stop))
-			judge(o, stage, code, status, *out);
-	}
-	curl_slist_free_all(headers);
+	buf_init(&answer, ANSWER_BYTES);
+	status = http_post_ask(o->curl, &p, body, bytes, sent, why, sizeof(why));
+	*out = status ? json_loadb((const char *)answer.data, answer.bytes, 0, NULL) : NULL;
 	buf_fini(&answer);
+	if (!atomic_load(&o->stop))
+		judge(o, stage, status, why, *out);
 	return status;
 }
 
@@ -354,21 +290,19 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 	for (uint32_t tries = 0; tries < 3 && !atomic_load(&o->stop);) {
 		uint64_t n =
 		    bytes - offset < o->config.chunk_bytes ? bytes - offset : o->config.chunk_bytes;
-		struct body body = {NULL, 0, n};
+		uint64_t sent = 0;
 		uint8_t *data;
 		json_t *j;
 		char path[128];
 
 		if (symbol_reader_bytes(o->files, &f, offset, n, &data))
 			return 0; /* the file changed, or the process ended */
-		body.data = data;
-
 		snprintf(path, sizeof(path), "/api/v1/symbols/uploads/%s?offset=%llu", session,
 			 (unsigned long long)offset);
-		status = request(o, STAGE_BYTES, path, NULL, &body, &j);
+		status = request(o, STAGE_BYTES, path, data, n, &sent, &j);
 		free(data);
-		count(o, &o->stats.uploaded_bytes, n - body.left);
-		o->day_bytes += n - body.left;
+		count(o, &o->stats.uploaded_bytes, sent);
+		o->day_bytes += sent;
 		if (status == 202 && n && number_in(j, "offset") == offset + n)
 			offset += n;
 		else if (status == 409 && json_object_get(j, "offset") &&
@@ -394,7 +328,7 @@ static long upload(struct symbol_offer *o, const struct note *n, enum symbol_qua
 	text_hex(n->id, n->id_bytes, id);
 	snprintf(text, sizeof(text), "{\"build_id\":\"%s\",\"quality\":\"%s\",\"bytes\":%llu}", id,
 		 qualities[quality], (unsigned long long)bytes);
-	status = request(o, STAGE_BEGIN, "/api/v1/symbols/uploads", text, NULL, &j);
+	status = request(o, STAGE_BEGIN, "/api/v1/symbols/uploads", text, strlen(text), NULL, &j);
 	given = json_string_value(json_object_get(j, "session"));
 	if (status == 201 && given && strspn(given, "0123456789abcdef") == 16 && !given[16])
 		memcpy(session, given, 16);
@@ -494,7 +428,8 @@ static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
 	look(o, notes, quality, n);
 	text = question(notes, quality, n);
 	if (text && !atomic_load(&o->stop))
-		status = request(o, STAGE_ASK, "/api/v1/symbols/needed", text, NULL, &j);
+		status =
+		    request(o, STAGE_ASK, "/api/v1/symbols/needed", text, strlen(text), NULL, &j);
 	free(text);
 	needed = json_object_get(j, "needed");
 	if (status == 200 && json_is_array(needed) && json_array_size(needed) <= n) {
