@@ -275,6 +275,9 @@ static void print_request(const json_t *r, const json_t *objectives)
 	       term_count(jsonget_number(r, "decode_steps")));
 	put_slowest(json_object_get(r, "slowest_decode"));
 	printf("    pause    %9s  between its steps\n", commands_ms(jsonget_number(r, "pause_ms")));
+	if (jsonget_number(r, "transfer_ms") > 0)
+		printf("    transfer %9s  from one engine to the next\n",
+		       commands_ms(jsonget_number(r, "transfer_ms")));
 }
 
 /* The request's violations that the aggregator has; owned. */

@@ -7,8 +7,8 @@
 
 const char *request_phase_name(unsigned phase)
 {
-	static const char *const names[REQUEST_PHASES] = {"none",   "api",   "queue",  "prefill",
-							  "decode", "pause", "output", "drafts"};
+	static const char *const names[REQUEST_PHASES] = {
+	    "none", "api", "queue", "prefill", "decode", "pause", "output", "drafts", "transfer"};
 
 	return names[phase < REQUEST_PHASES ? phase : 0];
 }

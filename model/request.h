@@ -14,13 +14,14 @@
 
 enum request_phase {
 	REQUEST_PHASE_NONE,
-	REQUEST_API,	 /* from its arrival until the API process hands it to the engine */
-	REQUEST_QUEUE,	 /* until its first step begins */
-	REQUEST_PREFILL, /* until its first token */
-	REQUEST_DECODE,	 /* in the steps after that */
-	REQUEST_PAUSE,	 /* between these steps: others ran */
-	REQUEST_OUTPUT,	 /* from a token until the API process has delivered it */
-	REQUEST_DRAFTS,	 /* in decode steps that the usual number of accepted drafts would save */
+	REQUEST_API,	  /* from its arrival until the API process hands it to the engine */
+	REQUEST_QUEUE,	  /* until its first step begins */
+	REQUEST_PREFILL,  /* until its first token */
+	REQUEST_DECODE,	  /* in the steps after that */
+	REQUEST_PAUSE,	  /* between these steps: others ran */
+	REQUEST_OUTPUT,	  /* from a token until the API process has delivered it */
+	REQUEST_DRAFTS,	  /* in decode steps that the usual number of accepted drafts would save */
+	REQUEST_TRANSFER, /* from its last step in one engine to its first in another */
 	REQUEST_PHASES
 };
 /* "queue" ...; "none" for an unknown number. Static text. */

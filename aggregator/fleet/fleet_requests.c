@@ -193,8 +193,9 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 static enum finding_cause cause_of(uint32_t phase)
 {
 	static const enum finding_cause causes[REQUEST_PHASES] = {
-	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE,  CAUSE_REQUEST_PREFILL,
-	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT, CAUSE_REQUEST_DRAFTS};
+	    CAUSE_UNKNOWN,	   CAUSE_REQUEST_API,	 CAUSE_REQUEST_QUEUE,
+	    CAUSE_REQUEST_PREFILL, CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE,
+	    CAUSE_REQUEST_OUTPUT,  CAUSE_REQUEST_DRAFTS, CAUSE_REQUEST_TRANSFER};
 
 	return causes[phase < REQUEST_PHASES ? phase : 0];
 }
@@ -238,7 +239,9 @@ static void say_step(struct finding *f, const struct group *g)
 	    "passed in its decode steps",
 	    "passed between its decode steps",
 	    "passed until it was delivered",
-	    "passed in decode steps that accepted drafts usually save"};
+	    "passed in decode steps that accepted drafts usually save",
+	    "passed from its last step in one engine to its first in another: transfer of its "
+	    "key-value cache"};
 	const struct request_violation *v = &g->worst.v;
 	const struct request_step *s = &v->slow;
 

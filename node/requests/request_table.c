@@ -165,19 +165,30 @@ static void take_longer(struct request_violation *v, enum request_phase phase, u
 	v->phase_ns = ns;
 }
 
+/* Whether the client had the first token before another engine went on with the request. */
+static bool moved_late(const struct request *r)
+{
+	return r->transfer.end_ns > first_of(r);
+}
+
 static void explain_ttft(const struct request_table *t, const struct request *r,
 			 struct request_violation *v)
 {
 	uint64_t handed = r->handed_ns > r->arrival_ns ? r->handed_ns : r->arrival_ns;
 	const struct request_engine *e =
 	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
+	uint64_t transfer_ns =
+	    moved_late(r) ? 0 : from_to(r->transfer.begin_ns, r->transfer.end_ns);
 
 	take_longer(v, REQUEST_API, from_to(r->arrival_ns, handed));
 	take_longer(v, REQUEST_QUEUE, from_to(handed, r->scheduled_ns));
 	take_longer(v, REQUEST_PREFILL, from_to(r->scheduled_ns, r->first_ns));
-	take_longer(v, REQUEST_OUTPUT, from_to(r->first_ns, r->delivered_first_ns));
+	take_longer(v, REQUEST_OUTPUT, from_to(r->first_ns, r->delivered_first_ns) - transfer_ns);
+	take_longer(v, REQUEST_TRANSFER, transfer_ns);
 	if (v->phase == REQUEST_PREFILL)
 		v->slow = r->prefill[0];
+	else if (v->phase == REQUEST_TRANSFER)
+		v->slow = request_table_longest(e, r->transfer.begin_ns, r->transfer.end_ns);
 	else if (v->phase == REQUEST_QUEUE)
 		v->slow = request_table_longest(e, handed, r->scheduled_ns);
 }
@@ -230,12 +241,15 @@ static void explain_tpot(const struct request_table *t, const struct request *r,
 
 	take_longer(v, REQUEST_DECODE, r->decode_ns / gaps);
 	take_longer(v, REQUEST_PAUSE, r->pause_ns / gaps);
+	take_longer(v, REQUEST_TRANSFER, moved_late(r) ? r->transfer_ns / gaps : 0);
 	take_longer(v, REQUEST_OUTPUT, from_to(r->last_ns, r->delivered_last_ns) / gaps);
 	if (v->phase == REQUEST_DECODE) {
 		v->slow = r->decode[0];
 		separate_drafts(&t->job[r->job].usual, r, gaps, v);
 	} else if (v->phase == REQUEST_PAUSE) {
 		v->slow = request_table_longest(e, r->pause.begin_ns, r->pause.end_ns);
+	} else if (v->phase == REQUEST_TRANSFER) {
+		v->slow = request_table_longest(e, r->transfer.begin_ns, r->transfer.end_ns);
 	}
 }
 
@@ -391,6 +405,7 @@ void request_table_touch(struct request_table *t, struct request *r)
 
 void request_table_run(struct request_table *t, struct request *r, uint32_t process)
 {
+	r->moved |= r->last_ns && r->process != process;
 	r->process = process;
 	r->ended_ns = r->ended_known_ns = 0;
 	move(t, r, REQUEST_RUNNING);

@@ -56,11 +56,14 @@ struct request {
 	uint32_t output_tokens; /* as the engine says at its end; 0: it does not */
 	uint32_t prefill_steps, decode_steps;
 	uint64_t prefill_ns, decode_ns, pause_ns; /* in its steps; between its decode steps */
+	uint64_t transfer_ns;			  /* between two engines */
 	struct request_step prefill[REQUEST_SLOWEST], decode[REQUEST_SLOWEST]; /* longest first */
-	struct request_step pause; /* the longest time between two of its steps */
+	struct request_step pause;    /* the longest time between two of its steps in one engine */
+	struct request_step transfer; /* the longest time between two engines */
 	struct request_step open[REQUEST_OPEN_STEPS];
 	uint8_t open_count, state; /* enum request_state */
 	bool lost;		   /* its engine ended, or there was no news */
+	bool moved;		   /* its next step is the first one in another engine */
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
 	uint32_t before, next; /* in its list; 1 + index, 0: none */
 };

@@ -61,13 +61,19 @@ static void decode_step(struct request *r, const struct request_step *s)
 	r->decode_steps++;
 	r->decode_ns += length(s);
 	keep_longest(r->decode, s);
-	if (s->begin_ns > r->last_ns) {
-		struct request_step pause = {.begin_ns = r->last_ns, .end_ns = s->begin_ns};
+}
 
-		r->pause_ns += length(&pause);
-		if (length(&pause) > length(&r->pause))
-			r->pause = pause;
-	}
+/* The time since its last step. */
+static void between_steps(struct request *r, uint64_t begin_ns)
+{
+	struct request_step gap = {.begin_ns = r->last_ns, .end_ns = begin_ns};
+	struct request_step *longest = r->moved ? &r->transfer : &r->pause;
+
+	if (!r->first_ns || begin_ns <= r->last_ns)
+		return;
+	*(r->moved ? &r->transfer_ns : &r->pause_ns) += length(&gap);
+	if (length(&gap) > length(longest))
+		*longest = gap;
 }
 
 /* With a step planned before the last one has ended, they overlap: it begins when that one ends. */
@@ -90,6 +96,8 @@ static void on_step(struct request_table *t, struct request *r, const struct req
 	}
 	if (!r->first_ns && r->prefill_steps && s->tokens == 1)
 		r->first_ns = r->last_ns;
+	between_steps(r, own.begin_ns);
+	r->moved = false;
 	if (r->first_ns)
 		decode_step(r, &own);
 	else

@@ -371,12 +371,12 @@ static void put_request(const struct node *n, const struct request *r, struct bu
 	buf_printf(out,
 		   ",\"ttft_violated\":%s,\"tpot_violated\":%s,\"prompt_tokens\":%u,"
 		   "\"output_tokens\":%u,\"prefill_steps\":%u,\"decode_steps\":%u,"
-		   "\"prefill_ms\":%.6f,\"decode_ms\":%.6f,\"pause_ms\":%.6f",
+		   "\"prefill_ms\":%.6f,\"decode_ms\":%.6f,\"pause_ms\":%.6f,\"transfer_ms\":%.6f",
 		   r->violated[REQUEST_TTFT] ? "true" : "false",
 		   r->violated[REQUEST_TPOT] ? "true" : "false", r->prompt_tokens,
 		   request_output_tokens(r), r->prefill_steps, r->decode_steps,
 		   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6,
-		   (double)r->pause_ns * 1e-6);
+		   (double)r->pause_ns * 1e-6, (double)r->transfer_ns * 1e-6);
 	put_steps(out, "slowest_prefill", r->prefill, from);
 	put_steps(out, "slowest_decode", r->decode, from);
 	buf_puts(out, "}");

@@ -164,6 +164,9 @@ def check_split(stack, work):
     tap.ok(status == 0 and bool(jobs) and jobs[0]["arrived"] == len(truth),
            "split: a request in a prefill and a decode instance is one", (status, len(truth), stack.node()["jobs"]))
     compare(stack, "split", truth)
+    found = [stack.node(f"?id={r}&job=split")["requests"][0] for r, row in truth.items() if row["tokens"] > 1]
+    tap.ok(found and all(r["transfer_ms"] > 0 for r in found), "split: and the time between the two is known",
+           [(r["id"], r["transfer_ms"], r["pause_ms"]) for r in found])
 
 
 def main():

@@ -899,7 +899,7 @@ static const enum finding_cause by_ledger[] = {CAUSE_GPU_QUEUE, CAUSE_CPU_LOCK, 
 /* Causes of requests that missed an objective: test_fleet has them. */
 static const enum finding_cause by_requests[] = {
     CAUSE_REQUEST_API,	 CAUSE_REQUEST_QUEUE,  CAUSE_REQUEST_PREFILL, CAUSE_REQUEST_DECODE,
-    CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT, CAUSE_REQUEST_DRAFTS};
+    CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT, CAUSE_REQUEST_DRAFTS,  CAUSE_REQUEST_TRANSFER};
 
 /* Every cause of the catalogue but "unknown" has a fault above. */
 static void every_cause_of_the_catalogue_has_its_fault(void **unused)

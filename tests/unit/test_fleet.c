@@ -2287,8 +2287,9 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 static void each_phase_of_a_request_has_its_cause(void **unused)
 {
 	static const enum finding_cause causes[REQUEST_PHASES] = {
-	    CAUSE_UNKNOWN,	  CAUSE_REQUEST_API,   CAUSE_REQUEST_QUEUE,  CAUSE_REQUEST_PREFILL,
-	    CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE, CAUSE_REQUEST_OUTPUT, CAUSE_REQUEST_DRAFTS};
+	    CAUSE_UNKNOWN,	   CAUSE_REQUEST_API,	 CAUSE_REQUEST_QUEUE,
+	    CAUSE_REQUEST_PREFILL, CAUSE_REQUEST_DECODE, CAUSE_REQUEST_PAUSE,
+	    CAUSE_REQUEST_OUTPUT,  CAUSE_REQUEST_DRAFTS, CAUSE_REQUEST_TRANSFER};
 	static struct request_job r;
 	struct beat_rank ranks[16];
 	uint32_t seen = 0;

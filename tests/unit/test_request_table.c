@@ -387,6 +387,55 @@ static void a_request_goes_on_in_a_decode_instance(void **state)
 	assert_int_equal(stats(t).ended, 1);
 }
 
+/* A request of 5 tokens that goes to another engine after its first one. */
+static const struct request *moved(struct request_table *t, uint64_t id, uint64_t ms,
+				   uint64_t transfer_ms, bool delivered_before)
+{
+	uint64_t next = ms + 50 + transfer_ms;
+
+	at(t, ms);
+	about(t, API, id, ms, ms + 1, 100);
+	about(t, ENGINE, id, ms + 2, ms + 3, 100);
+	step(t, id, 100, ms + 10, ms + 50);
+	if (delivered_before)
+		HANDLES(t, API, DELIVER, ms + 51, ms + 52, {id, 1, false});
+	about(t, ENGINE, id, ms + 50, ms + 51, 1);
+	at(t, ms + 60);
+	about(t, DECODER, id, ms + 60, ms + 61, 100);
+	for (uint64_t i = 0; i < 4; i++) {
+		HANDLES(t, DECODER, PLAN, next + 20 * i, next + 20 * i + 1, {id, 1, false});
+		HANDLES(t, DECODER, RESULT, next + 20 * i + 9, next + 20 * i + 10, {id, 1, false});
+	}
+	if (!delivered_before)
+		HANDLES(t, API, DELIVER, next + 71, next + 72, {id, 1, false});
+	HANDLES(t, API, DELIVER, next + 73, next + 74, {id, 4, false});
+	about(t, DECODER, id, next + 71, next + 72, 5);
+	at(t, next + 4000);
+	return find(t, id);
+}
+
+static void the_time_between_two_engines_is_a_phase(void **state)
+{
+	struct request_table *t = *state;
+	const struct request *r;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	r = moved(t, 7, 0, 900, true);
+	assert_true(r->transfer_ns == 900 * MS);
+	assert_true(r->pause_ns == 30 * MS);
+	assert_int_equal(seen_count, 1);
+	assert_int_equal(seen[0].v.objective, REQUEST_TPOT);
+	assert_int_equal(seen[0].v.phase, REQUEST_TRANSFER);
+	assert_true(seen[0].v.phase_ns == 225 * MS);
+	/* the decode instance delivers the first token, too */
+	r = moved(t, 8, 10000, 12000, false);
+	assert_true(r->transfer_ns == 12000 * MS);
+	assert_int_equal(seen_count, 2);
+	assert_int_equal(seen[1].v.objective, REQUEST_TTFT);
+	assert_int_equal(seen[1].v.phase, REQUEST_TRANSFER);
+	assert_true(seen[1].v.phase_ns == 12000 * MS);
+}
+
 static void a_decode_instance_that_comes_too_late_has_a_request_of_its_own(void **state)
 {
 	struct request_table *t = *state;
@@ -649,6 +698,7 @@ int main(void)
 	    T(slow_tokens_are_in_their_steps_or_between_them),
 	    T(drafts_that_are_not_accepted_are_no_slow_steps),
 	    T(a_request_goes_on_in_a_decode_instance),
+	    T(the_time_between_two_engines_is_a_phase),
 	    T(a_decode_instance_that_comes_too_late_has_a_request_of_its_own),
 	    T(the_end_inside_a_step_does_not_revive_the_request),
 	    T(what_ran_before_it_was_seen_is_not_judged),
