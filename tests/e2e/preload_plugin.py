@@ -153,6 +153,19 @@ check(got[:1] == ["mask=0x61e bad=0"], "a plugin that NCCL did not look for is n
 rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR)
 check([x for x in rest if x.startswith("chain")] == ["chain contexts=1 events=6 stops=6 records=1 strangers=0"],
       "a user's plugin gets every callback with its own handles", rest, err)
+# ---- a user's plugin that misbehaves ----
+# It has version 5 alone, so the caller misses the other five.
+rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="refuse")
+check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and "chain contexts=0 events=0 stops=0 records=0 strangers=0" in rest,
+      "a plugin that refuses to start gets no callback, and ours goes on", rc, rest, err)
+rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="garbage")
+chained = [x for x in rest if x.startswith("chain")]
+check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and len(chained) == 1 and chained[0].endswith("strangers=0"),
+      "handles and results that are nonsense come back to the plugin alone, and reach neither NCCL nor ours", rc, rest, err)
+for mode, text in (("crash", "crashes in its init"), ("unload", "unloads itself in finalize")):
+    with_us, without = (run(LOADER, CHAIN_MODE=mode, NCCL_PROFILER_PLUGIN=CHAIN, **more)
+                        for more in ({}, {"SYSOM_NCCL_PLUGIN": "off"}))
+    check(with_us[0] == without[0], f"a plugin that {text} ends the job as without us", with_us[0], without[0], with_us[2:], without[2:])
 rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
 check("plugin=theirs" in rest, "the user's variable is not changed", rest)
 shutil.rmtree(DIR)

@@ -1,24 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  * chain_plugin.c - somebody else's profiler plugin (version 5), to be chained to. Says at the end
- * what it got, and whether contexts, handles and parents were its own. */
+ * what it got, and whether contexts, handles and parents were its own.
+ * CHAIN_MODE: refuse (init fails), garbage (handles and results are nonsense, all event types are asked
+ * for), crash (in init), unload (finalize closes its own library). */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "foreign/nccl_profiler.h"
 
 static int contexts, events, stops, records, strangers;
 static char context_word, handles[100000];
 
+static int is_mode(const char *mode)
+{
+	const char *text = getenv("CHAIN_MODE");
+
+	return text && !strcmp(text, mode);
+}
+
 static int own(const void *p)
 {
+	if (is_mode("garbage"))
+		return !p || p == (void *)0x11;
 	return !p || ((const char *)p >= handles && (const char *)p < handles + sizeof(handles));
 }
 
 static nccl_result init(void **context, uint64_t hash, int *mask, const char *name, int nodes,
 			int nranks, int rank, void *log)
 {
+	if (is_mode("refuse"))
+		return 3;
+	if (is_mode("crash"))
+		abort();
 	*context = &context_word;
 	*mask = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP;
+	if (is_mode("garbage"))
+		*mask = -1;
 	contexts++;
 	strangers += hash != 0xc5 || rank != 3;
 	return NCCL_OK;
@@ -28,7 +47,9 @@ static nccl_result start(void *context, void **handle, struct nccl_profiler_v5_e
 {
 	strangers += context != &context_word || !own(e->parent);
 	*handle = &handles[events++ % (int)sizeof(handles)];
-	return NCCL_OK;
+	if (is_mode("garbage"))
+		*handle = (void *)0x11;
+	return is_mode("garbage") ? 77 : NCCL_OK;
 }
 
 static nccl_result stop(void *handle)
@@ -47,6 +68,14 @@ static nccl_result record(void *handle, int state, void *args)
 
 static nccl_result finalize(void *context)
 {
+	Dl_info info;
+
+	if (is_mode("unload") && dladdr(&context_word, &info)) {
+		void *self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+
+		dlclose(self);
+		dlclose(self);
+	}
 	return NCCL_OK;
 }
 
