@@ -55,6 +55,44 @@ static void print_models(const json_t *rank)
 		putchar('\n');
 }
 
+static void print_fit(const char *what, const char *name, const json_t *k)
+{
+	const json_t *regimes = json_object_get(k, "regimes"), *r;
+	size_t i;
+
+	if (!json_array_size(regimes))
+		return;
+	printf("      %s %s: ", what, term_safe(name, 20));
+	json_array_foreach ((json_t *)regimes, i, r) {
+		double rate = jsonget_number(r, "rate_gb_s");
+
+		if (json_array_size(regimes) > 1)
+			printf("%sto %s ", i ? ", " : "",
+			       term_bytes(jsonget_number(r, "max_bytes")));
+		printf("%.3g us", jsonget_number(r, "latency_us"));
+		if (rate > 0)
+			printf(" + bytes / %.3g GB/s", rate);
+	}
+	printf("; R2 %.3f, error %.1f %%\n", jsonget_number(k, "r2"),
+	       100 * jsonget_number(k, "mape"));
+}
+
+/* What a transfer should take for its size. */
+static void print_links(const json_t *rank)
+{
+	const json_t *list = json_object_get(rank, "links"), *k;
+	char to[32];
+	size_t i;
+
+	json_array_foreach ((json_t *)list, i, k) {
+		snprintf(to, sizeof(to), "%lld", (long long)jsonget_integer(k, "to"));
+		print_fit("link to", to, k);
+	}
+	list = json_object_get(rank, "collectives");
+	json_array_foreach ((json_t *)list, i, k)
+		print_fit("all of", jsonget_text(k, "function"), k);
+}
+
 static void print_unknown_variable(const json_t *rank)
 {
 	const char *name = jsonget_text(rank, "unknown_variable");
@@ -133,6 +171,7 @@ static void print_node_ranks(const json_t *ranks)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
 		print_models(r);
+		print_links(r);
 		print_unknown_variable(r);
 		print_hang(r);
 		print_peer(r);

@@ -79,6 +79,7 @@ static void complete(struct links *l, struct open_coll *o)
 	c->transfers++;
 	c->bytes += o->bytes;
 	c->time_ns += o->end_ns - o->begin_ns;
+	c->usual_count++;
 	link_samples_add(&c->usual, o->bytes, o->end_ns - o->begin_ns);
 }
 
@@ -171,19 +172,24 @@ void links_add(struct links *l, const struct transfer *t)
 	l->latest_ns = t->end_ns > l->latest_ns ? t->end_ns : l->latest_ns;
 }
 
-static void learn(struct links *l, struct links_link *k, uint64_t count)
+/* A fit costs up to a millisecond: again after a quarter more. */
+static void refit(struct links *l, struct links_link *k, uint32_t regimes_max)
 {
 	struct link_config c;
 
-	link_samples_merge(&k->usual, &k->period);
-	k->usual_count += count;
-	/* a fit costs some microseconds: again after a quarter more */
 	if (k->usual_count < LINKS_LEARN_MIN || k->usual_count < k->fitted_count / 4 * 5)
 		return;
 	link_config_default(&c);
-	c.regimes_max = 1;
+	c.regimes_max = regimes_max;
 	link_fit_run(&k->fit, &k->usual, &c, &l->t->scratch);
 	k->fitted_count = k->usual_count;
+}
+
+static void learn(struct links *l, struct links_link *k, uint64_t count)
+{
+	link_samples_merge(&k->usual, &k->period);
+	k->usual_count += count;
+	refit(l, k, 1);
 }
 
 static uint64_t count_of(const struct link_samples *s)
@@ -227,6 +233,8 @@ void links_judge(struct links *l, uint64_t now_ns,
 	for (uint32_t i = 0; l->t && i < LINKS_OPEN_MAX; i++)
 		if (l->t->open[i].used && l->t->open[i].end_ns + LINKS_COMPLETE_NS < now_ns)
 			complete(l, &l->t->open[i]);
+	for (uint32_t i = 0; i < l->coll_count; i++)
+		refit(l, &l->t->coll[i], LINK_REGIMES_MAX);
 }
 
 const struct links_link *links_at(const struct links *l, uint32_t at)

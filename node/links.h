@@ -34,11 +34,11 @@ struct links_link {
 	/* all ever, from first to last transfer: of its collectives; of its inputs, which overlap if there
 	 * are several channels */
 	uint64_t time_ns;
-	uint64_t channels; /* a bit per channel of the period */
-	uint64_t busy_ns;  /* sum over inputs of the period, from begin to end */
-	struct link_samples usual, period;
+	uint64_t channels;		    /* a bit per channel of the period */
+	uint64_t busy_ns;		    /* sum over inputs of the period, from begin to end */
+	struct link_samples usual, period;  /* period: of links only */
 	uint64_t usual_count, fitted_count; /* transfers in usual; when it was fitted */
-	struct link_fit fit;
+	struct link_fit fit; /* of a link one line, of a collective one for each regime of sizes */
 };
 /* What one channel of a link sent, all ever. */
 struct links_channel {

@@ -60,7 +60,8 @@ static void put_fit(struct buf *out, const struct link_fit *f)
 		else
 			buf_printf(out, "null}");
 	}
-	buf_printf(out, "],\"mape\":%.4f", f->regimes ? f->mape : 0.0);
+	buf_printf(out, "],\"r2\":%.4f,\"mape\":%.4f", f->regimes ? f->r2 : 0.0,
+		   f->regimes ? f->mape : 0.0);
 }
 
 static void put_channels(const struct links *l, uint32_t at, struct buf *out)
@@ -100,14 +101,17 @@ void links_node_json(const struct process *p, struct buf *out)
 		buf_printf(out, "}");
 	}
 	buf_printf(out, "],\"collectives\":[");
-	for (uint32_t i = 0; p->links && (k = links_coll_at(p->links, i)); i++)
+	for (uint32_t i = 0; p->links && (k = links_coll_at(p->links, i)); i++) {
 		buf_printf(out,
 			   "%s{\"communicator\":\"%" PRIx64
 			   "\",\"function\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":\"%" PRIu64
-			   "\",\"ms\":%.6g,\"bus_gb_s\":%.6g}",
+			   "\",\"ms\":%.6g,\"bus_gb_s\":%.6g",
 			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->transfers,
 			   k->bytes, (double)k->time_ns / 1e6,
 			   k->time_ns ? (double)k->bytes / (double)k->time_ns : 0.0);
+		put_fit(out, &k->fit);
+		buf_printf(out, "}");
+	}
 	buf_printf(out, "]");
 }
 

@@ -53,11 +53,18 @@ ok "it is from rank 0 to rank 1 of the communicator" \
 	says "$WORK/before.json" '.communicator == "feed" and .from == 0 and .to == 1'
 ok "its time grows with the size" says "$WORK/before.json" \
 	'.regimes[0] | .rate_gb_s > 0 and .latency_us >= 0'
+colls_fitted() { [ "$(rank '.collectives[0].regimes | length')" -ge 1 ]; }
+ok "its collectives are fitted, too" stack_wait 30 colls_fitted
 rank '.collectives[0]' >"$WORK/colls.json"
 ok "each collective is counted once, with all of its bytes" says "$WORK/colls.json" \
 	'.function == "AllReduce" and .count > 100 and ((.bytes | tonumber) / .count | . > 60000 and . < 100000)'
 ok "its bus bandwidth is the bytes by their time" says "$WORK/colls.json" \
 	'.bus_gb_s > 0 and (.bus_gb_s - (.bytes | tonumber) / .ms / 1e6 | fabs) < 0.01 * .bus_gb_s'
+fits() { "$BIN/sysom" status | tee "$WORK/status" | grep -Eq 'link to 1: .*R2 -?[0-9.]+, error' && grep -Eq 'AllReduce: .*GB/s; R2' "$WORK/status"; }
+ok "with lines and errors that can be" says "$WORK/colls.json" \
+	'(.regimes | length) >= 1 and all(.regimes[]; .latency_us >= 0) and .r2 <= 1 and .mape > 0 and .mape < 1'
+ok "sysom status prints both with R2" fits
+grep -E 'link to|all of' "$WORK/status" | sed 's/^/# /'
 rank '.links[0].channels' >"$WORK/channels.json"
 echo "# $(jq -c '.[0]' "$WORK/channels.json") $(jq -c . "$WORK/colls.json")"
 ok "each channel has its mean size and latency" says "$WORK/channels.json" \

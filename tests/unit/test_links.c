@@ -287,6 +287,37 @@ static void adds_up_channels_and_collectives(void **state)
 	assert_int_equal(links_coll_at(l, 0)->bytes, 24000);
 }
 
+static void a_collective_has_a_line_for_each_regime_of_sizes(void **state)
+{
+	struct links *l = *state;
+	const struct links_link *c;
+
+	for (uint32_t i = 0; i < 400; i++) {
+		uint64_t bytes = 4096ull << i % 12, small = 20 * US + bytes,
+			 large = 100 * US + bytes / 10;
+		struct transfer t = input(S + i * S / 10, i, 3, 0, bytes, 1);
+
+		t.bytes = bytes;
+		t.func = RECORD_COLL_ALL_REDUCE;
+		t.end_ns = t.begin_ns + (bytes <= 65536 ? small : large);
+		links_add(l, &t);
+		if (i == LINKS_LEARN_MIN / 2) {
+			judge(l, t.end_ns);
+			assert_int_equal(links_coll_at(l, 0)->fit.regimes, 0);
+		}
+	}
+	judge(l, 100 * S);
+	c = links_coll_at(l, 0);
+	assert_int_equal(c->fit.regimes, 2);
+	assert_float_equal(c->fit.regime[0].latency_ns, 20e3, 2e3);
+	assert_float_equal(c->fit.regime[0].ns_per_byte, 1, 0.05);
+	assert_float_equal(c->fit.regime[1].latency_ns, 100e3, 10e3);
+	assert_float_equal(c->fit.regime[1].ns_per_byte, 0.1, 0.005);
+	assert_in_range(c->fit.regime[0].max_bytes, 65536, 131071);
+	assert_true(c->fit.r2 > 0.99);
+	assert_true(c->fit.mape < 0.01);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +329,7 @@ int main(void)
 	    TEST(a_call_without_transfers_holds_nothing_open),
 	    TEST(hostile_figures_and_full_tables_are_counted),
 	    TEST(adds_up_channels_and_collectives),
+	    TEST(a_collective_has_a_line_for_each_regime_of_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
