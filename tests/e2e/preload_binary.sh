@@ -31,7 +31,7 @@ readelf -dW "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.s
 [ ! -s "$dir/needed" ]
 check $? "needs the C library only"
 objdump -T "$so" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1 >"$dir/glibc"
-grep -oE 'glibc \(?[0-9]+\.[0-9]+' README.md docs/*.md deploy/*.md cli/*.c | sed 's/glibc (//; s/glibc //' >"$dir/stated"
+grep -oE 'glibc \(?[0-9]+\.[0-9]+' README.md docs/*.md deploy/*.md cli/help.txt | sed 's/glibc (//; s/glibc //' >"$dir/stated"
 [ "$(wc -l <"$dir/stated")" -ge 3 ] && [ "$(sed 's/.*://' "$dir/stated" | sort -u)" = "$(cat "$dir/glibc")" ]
 check $? "asks for no newer glibc than the manual and the help say, and for no older one: $(cat "$dir/glibc")"
 sed 's/^/# /' "$dir/stated"
