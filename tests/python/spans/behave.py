@@ -185,6 +185,7 @@ def see_processes():
     for how in ("fork", "spawn"):
         with multiprocessing.get_context(how).Pool(2) as pool:
             show(how, pool.map(engine.recursive, range(4)), pool.map(engine.Engine.klass, [1])[0][1])
+            pool.map(time.sleep, (1, 1), 1)  # long enough to be followed
 
 
 def see_collector():
