@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/embed.h"
 #include "base/limits.h"
 #include "render/term.h"
 
@@ -16,12 +17,7 @@
 #define AT(field)   offsetof(struct options, field)
 
 /* For each command a line "= NAME", what it does, "examples:" and command lines. */
-/* clang-format off */
-__asm__(".section .rodata\n"
-	".global options_help_text\noptions_help_text:\n.incbin \"cli/help.txt\"\n.byte 0\n"
-	".previous\n");
-/* clang-format on */
-extern const char options_help_text[];
+EMBED_TEXT(options_help_text, "cli/help.txt");
 
 static const struct option_row common[] = {
     {"json", 'j', NULL, "print JSON", OPTION_SWITCH, .at = AT(json), .bit = OPTION_JSON},

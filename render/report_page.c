@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/embed.h"
 #include "base/text/jsonget.h"
 #include "render/incident_ledger.h"
 #include "render/incident_text.h"
@@ -16,12 +17,7 @@
 #define SIGNALS_SHOWN 64
 #define WINDOWS_SHOWN 200
 
-/* clang-format off */
-__asm__(".section .rodata\n"
-	".global report_page_style\nreport_page_style:\n.incbin \"render/report.css\"\n.byte 0\n"
-	".previous\n");
-/* clang-format on */
-extern const char report_page_style[];
+EMBED_TEXT(report_page_style, "render/report.css");
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
 {

@@ -7,17 +7,13 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/embed.h"
 #include "base/text/json_text.h"
 #include "render/escape.h"
 #include "cli/text/intern.h"
 #include "cli/text/outfile.h"
 
-/* clang-format off */
-__asm__(".section .rodata\n"
-	".global profile_flame_page_text\nprofile_flame_page_text:\n.incbin \"cli/flame.html\"\n.byte 0\n"
-	".previous\n");
-/* clang-format on */
-extern const char profile_flame_page_text[];
+EMBED_TEXT(profile_flame_page_text, "cli/flame.html");
 
 enum { ON, OFF, GPU, BASE_ON, BASE_OFF, BASE_GPU, METRICS };
 
