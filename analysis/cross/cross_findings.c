@@ -252,7 +252,7 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
 		    "rank %d: self time is %.2f ms per step (%.1f%%) above the median of its "
-		    "role's %u ranks since step %llu; detected in %u steps at %.1f times the "
+		    "role's %u ranks since step %llu; confirmed over %u steps at %.1f times the "
 		    "threshold",
 		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
 		    (unsigned long long)k->first_step, k->window, k->score);
