@@ -713,7 +713,8 @@ static void pattern_from(struct finder *f, const struct witness *w, bool after,
 	out->launches_min = launches_min_of(f, out);
 }
 
-/* The best cut for the period. Returns its score. */
+/* The best cut for the period. Returns its score. A pause cuts only a period of pauses: a host that
+ * loses its CPU pauses in the middle of a step too. */
 static double cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
 {
 	uint32_t most = 1;
@@ -728,7 +729,8 @@ static double cut_choose(struct finder *f, const struct witness *period, struct 
 	for (uint32_t i = 0; i < f->witness_count; i++) {
 		const struct witness *w = &f->witnesses[i];
 
-		if (!same_period(w->period, period->period))
+		if (!same_period(w->period, period->period) ||
+		    (w->kind == FEATURE_PAUSE) != (period->kind == FEATURE_PAUSE))
 			continue;
 		for (int after = w->kind == FEATURE_PAIR; after < 2; after++) {
 			double score;

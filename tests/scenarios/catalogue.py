@@ -15,6 +15,7 @@ import typing
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HOST = ("--loader", "none", "--host-ms", "2")  # with 2 ms of work on the host in each step
 BUSY = ("--loader", "none", "--host-ms", "6")
+RUN_AHEAD = "read_loss_rarely"
 
 
 # ---- injections ----
@@ -696,6 +697,21 @@ CASES = [
          (Order("free_tree"),)),
     Case("all_sleep", "a sleep of 15 ms was left in the script of all ranks", ("cpu-sleep", "sw-hot-path"),
          (Order("sleep every=1 ms=15", True),), every_rank=True, kind="uniform"),
+    # other shapes of jobs
+    Case("run_ahead", "healthy: the host waits for the GPU in one of six steps only", job=(*HOST, "--does", RUN_AHEAD)),
+    Case("run_ahead_lock", "a lock is held for 85 ms of each step of a host that runs ahead of its GPU", "cpu-lock",
+         (Order("lock every=1 ms=85"),), job=(*HOST, "--does", RUN_AHEAD), named=("lock",)),
+    Case("run_ahead_sleep", "a sleep of 75 ms in each step of a host that runs ahead of its GPU", "cpu-sleep",
+         (Order("sleep ms=75"),), job=(*HOST, "--does", RUN_AHEAD), named=("sleep",)),
+    Case("short_lock", "steps of 8 ms, and a lock that is held for 6 ms of every other one", "cpu-lock",
+         (Order("lock every=2 ms=6"),), job=("--loader", "none", "--host-ms", "0.3", "--does", "short_steps"),
+         named=("lock",)),
+    Case("long_sleep", "steps of half a second, and every fourth sleeps as long again", "cpu-sleep",
+         (Order("sleep every=4 ms=500"),), job=("--loader", "none", "--host-ms", "20", "--does", "long_steps"),
+         named=("sleep",), seconds=60),
+    Case("alone_clocks", "a lower GPU clock where each rank works for itself, without collectives", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400"),), job=(*HOST, "--does", "alone"),
+         named=("clock",)),
     Case("log_stacks", "the records of one rank's log have the stack of their caller", ("sw-logging", "cpu-python"),
          (Order("log_stacks"),)),
     Case("log_metrics", "all ranks write the metrics of 3,000 parameters as JSON in each step",

@@ -641,6 +641,32 @@ static void equal_layers_are_distinguished_by_the_pause(void **state)
 	rig_free(r);
 }
 
+/* The host launches without waiting for the GPU. Its batch takes 2 ms, and now and then it loses its
+ * CPU for 1 ms somewhere in a step. */
+static void a_host_that_loses_its_cpu_cuts_no_step_in_two(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (uint32_t step = 0; step < 400; step++) {
+		r->now += 2000000;
+		for (uint32_t k = 0; k < 49; k++) {
+			if (step % 5 == 3 && k == 3 + step % 41)
+				r->now += 1000000;
+			launch(r,
+			       k < 1	? 1
+			       : k < 25 ? 2 + k % 3
+			       : k < 45 ? 5 + k % 2
+					: 7,
+			       3000, 2000);
+		}
+	}
+	finish(r);
+	assert_in_range(r->count, 398, 400);
+	for (uint32_t i = 1; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 49);
+	rig_free(r);
+}
+
 /* The loss is read every tenth step: no step of ten. */
 static void a_wait_every_tenth_step_makes_no_longer_step(void **state)
 {
@@ -1016,6 +1042,7 @@ int main(void)
 	    cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
 	    cmocka_unit_test(a_step_whose_optimizer_is_in_pieces_is_still_one),
 	    cmocka_unit_test(equal_layers_are_distinguished_by_the_pause),
+	    cmocka_unit_test(a_host_that_loses_its_cpu_cuts_no_step_in_two),
 	    cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 	    cmocka_unit_test(a_step_that_an_optimizer_ends_is_no_part_of_a_longer_one),
 	    cmocka_unit_test(a_pipelines_micro_batches_are_one_step),

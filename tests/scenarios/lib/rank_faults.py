@@ -2460,6 +2460,39 @@ def skip_optimizer(rank, every=37):
         skip = step % every == every - 1
 
 
+# ---- shapes of jobs ----
+
+def short_steps(rank):
+    """Steps of about 8 ms."""
+    rank.work.pace = 0.12
+    while True:
+        yield
+
+
+def long_steps(rank):
+    """Steps of about half a second."""
+    rank.work.pace = 8
+    while True:
+        yield
+
+
+def read_loss_rarely(rank, every=6):
+    """The host waits for the GPU at the end of one of so many steps only, and runs ahead of it in between."""
+    wait, last = rank.gpu.synchronize, [False]
+    rank.gpu.synchronize = lambda: wait() if last[0] else None
+    while True:
+        step = yield
+        last[0] = step % every == every - 1
+
+
+def alone(rank):
+    """No collectives: each rank works for itself."""
+    rank.gpu.allreduce = lambda nbytes: None
+    rank.gpu.join_comm = lambda: None
+    while True:
+        yield
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()
