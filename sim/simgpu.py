@@ -104,9 +104,10 @@ class Gpu:
         _check(self._init(0), "cuInit")
         _check(self._device_get(ctypes.byref(dev), device), "cuDeviceGet")
         _check(self._retain(ctypes.byref(ctx), dev), "cuDevicePrimaryCtxRetain")
-        _check(self._set_current(ctx), "cuCtxSetCurrent")
+        self.context = ctx
+        self.use_context()
         _check(self._module_load(ctypes.byref(module), b"image"), "cuModuleLoadData")
-        self.context, self.module = ctx, module
+        self.module = module
         self.streams = []
         for _ in range(2):
             s = _P()
@@ -175,6 +176,10 @@ class Gpu:
         self.comm = comm
 
     # ---- a step ----
+
+    def use_context(self):
+        """Has the calling thread work with this GPU, as the thread that made it does."""
+        _check(self._set_current(self.context), "cuCtxSetCurrent")
 
     def begin_step(self, fault=None):
         """Names the fault that acts on this step, if any."""

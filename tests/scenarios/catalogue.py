@@ -712,6 +712,8 @@ CASES = [
     Case("alone_clocks", "a lower GPU clock where each rank works for itself, without collectives", "gpu-clocks",
          (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400"),), job=(*HOST, "--does", "alone"),
          named=("clock",)),
+    Case("backward_hook", "a thread of its own launches the backward pass, and a hook there computes in Python", "cpu-python",
+         (Order("backward_hook"),), job=(*HOST, "--does", "backward_thread"), named=("loop_in_python",)),
     Case("log_stacks", "the records of one rank's log have the stack of their caller", ("sw-logging", "cpu-python"),
          (Order("log_stacks"),)),
     Case("log_metrics", "all ranks write the metrics of 3,000 parameters as JSON in each step",

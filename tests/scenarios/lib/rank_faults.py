@@ -2493,6 +2493,30 @@ def alone(rank):
         yield
 
 
+def backward_thread(rank):
+    """As PyTorch does it: a thread of its own launches the backward pass, and the main thread waits for it."""
+    def launch():
+        for hook in rank.hooks:
+            hook()
+        type(rank).backward(rank)
+
+    rank.hooks = []
+    pool = concurrent.futures.ThreadPoolExecutor(1, "pt_autograd", rank.gpu.use_context)
+    rank.backward = lambda: pool.submit(launch).result()
+    while True:
+        yield
+
+
+def backward_hook(rank, rounds=250):
+    """A hook of the backward pass computes in Python, in the thread that launches it."""
+    rank.hooks.append(lambda: loop_in_python(rounds))
+    try:
+        while True:
+            yield
+    finally:
+        rank.hooks.pop()
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()
