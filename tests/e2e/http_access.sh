@@ -177,8 +177,17 @@ before=$(audits "$WORK/aggregator.log")
 ok "a piece of it" is "$(head -c 50 /dev/zero | status $UPLOAD "/api/v1/symbols/uploads/$session?offset=0" -X PUT \
 	-H "Content-Type: application/octet-stream" --data-binary @-)" 202
 ok "leaves no line, as it changes nothing yet" is "$(audits "$WORK/aggregator.log")" "$before"
-ok "its end does" eval 'gets 200 $UPLOAD "/api/v1/symbols/uploads/$session" -X DELETE &&
+ok "who gives it up does" eval 'gets 200 $UPLOAD "/api/v1/symbols/uploads/$session" -X DELETE &&
 	logged "audit.*who=\"token nodes\" role=upload.*what=\"DELETE /api/v1/symbols/uploads/$session\" status=200"'
+put_whole() { # file: all its bytes in one piece
+	local id
+	id=$(readelf -n "$1" | sed -n 's/.*Build ID: //p')
+	post 201 $UPLOAD /api/v1/symbols/uploads "{\"build_id\":\"$id\",\"quality\":\"table\",\"bytes\":$(stat -Lc %s "$1")}" &&
+		session=$(jq -r .session "$WORK/answer") &&
+		gets 201 $UPLOAD "/api/v1/symbols/uploads/$session?offset=0" -X PUT -H "Content-Type: application/octet-stream" --data-binary "@$1"
+}
+ok "a whole file is stored" put_whole "$BIN/simjob"
+ok "its last byte leaves a line" logged "audit.*who=\"token nodes\" role=upload.*what=\"PUT /api/v1/symbols/uploads/$session\" status=201"
 
 # ---- two users' jobs in one cluster ----
 CLIENT=$B/parts/aggregator_client
@@ -307,7 +316,9 @@ ok "so does the other" is "$(jobs_seen 61242)" job61242@61242
 switched() { ask "$1" POST "$2" | jq -r '.changed'; }
 ok "a user does not switch the other's job" is "$(switched 61241 'trace?state=off&job=job61242')" 0
 ok "but the user's own" is "$(switched 61241 'trace?state=off')" 2
-ok "the log says who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
+ok "and captures it, not the other's" is "$(ask 61241 POST 'capture?rank=0&seconds=0.3' | jq .windows) $(ask 61241 POST 'capture?rank=0&job=job61242' | jq .windows)" "1 0"
+ok "the log says who captured" stack_wait 5 grep -q 'audit.*who="uid 61241" .*from=unix what="capture of 0.3 s in 1 windows: job any, rank 0" status=200' "$WORK/sysomd.log"
+ok "and who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
 
 node_trace() { # TOKEN state: the answer's status
 	curl -s -m 5 -o "$WORK/answer" -w '%{http_code}' -H "Authorization: Bearer $1" -X POST "$NODE_HTTP/trace?state=$2"
