@@ -206,6 +206,11 @@ PY
 has_steps() { # container of a sysomd, ranks
 	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
 }
+serves() { pod exec -d -e SYSOM_JOB=served "$1-trainer" /usr/bin/simjob --mix serve --ranks 2 --seconds 3600 --seed 7 >/dev/null; } # pod
+fits() { # container ranks
+	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.job | startswith("served@")) |
+		select(any(.models[]; .state == "ready" and .r2 > 0.95 and .r2 <= 1))] | length == $n'
+}
 has_models() { # container ranks
 	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
 }
@@ -358,7 +363,7 @@ if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >
 	ok "and says what is missing" stack_wait 10 says train-restricted "mode=off.*CAP_BPF"
 	ok "for stacks and for OS signals" stack_wait 10 says train-restricted "event=os_signals bpf=0 why="
 	ok "each rank has steps" stack_wait 20 has_steps train-restricted-sysomd 4
-	ok "and a model of them" stack_wait 20 has_models train-restricted-sysomd 4
+	ok "its roofline: each rank has a model of them" stack_wait 20 has_models train-restricted-sysomd 4
 	ok "Pod and rank are named all the same" stack_wait 25 blamed train-restricted cpu-host-gap
 	pod pod rm -f -t 1 train-restricted >/dev/null 2>&1
 	ok "the DaemonSet starts" run_on_node deploy/kubernetes/daemonset.yaml gpu7
@@ -373,5 +378,7 @@ else
 	skip "a Pod for a restricted namespace" "needs file:tests/kubernetes/node_modules/kubernetes-models"
 fi
 pod_end
+	ok "a job there whose steps differ in work" serves train-restricted
+	ok "its roofline: each rank has a model that fits, with its R2" stack_wait 30 fits train-restricted-sysomd 2
 poor_end
 finish
