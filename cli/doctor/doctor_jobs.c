@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Processes that have libsysom_preload.so in LD_PRELOAD and run without it. Their loader says nothing:
- * musl's has refused it (preload/refuse_musl.c), and a static program has none. */
+ * Processes that have libsysom_preload.so in LD_PRELOAD and run without it. glibc's loader has printed
+ * a line if there was no such file. Others say nothing: musl's has refused it (preload/refuse_musl.c),
+ * and a static program has none. */
 #include <ctype.h>
 #include <dirent.h>
 #include <elf.h>
@@ -91,7 +92,9 @@ void doctor_jobs_check(struct doctor *d)
 	static const char *const remedies[LOADERS] = {
 	    "they run unchanged; use an image with glibc 2.34 or newer to trace them",
 	    "they run unchanged; link them dynamically to trace them",
-	    "look at the path in their LD_PRELOAD, inside their container",
+	    "look at the path in their LD_PRELOAD, inside their container; in Kubernetes the log "
+	    "of "
+	    "the container sysom-preload says what failed",
 	};
 	struct untraced u[LOADERS] = {0};
 	DIR *proc = opendir("/proc");

@@ -293,15 +293,16 @@ full() { poor_volume full && ! dd if=/dev/zero of="$WORK/volume-full/ballast" bs
 readonly_one() { poor_volume readonly && mount -o remount,ro "$WORK/volume-readonly"; }
 poor=()
 poor_end() { local p; for p in "${poor[@]}"; do umount -l "$WORK/volume-$p"; done; }
-runs_untraced() { # pod
-	local out
-	play "$CLONE/pod.yaml" "$1" /usr/bin/simjob --ranks 2 --seconds 0 --steps 5 --truth /dev/stdout &&
-		is "$(pod wait "$1-trainer")" 0 && out=$(pod logs "$1-trainer" 2>&1) && is "$(grep -c '"step":' <<<"$out")" 10 &&
-		is "$(grep -v '^{' <<<"$out" | grep -v "^ERROR: ld.so: object '/sysom/[^ ]* from LD_PRELOAD cannot be preloaded .*: ignored.$")" ""
+steps_more() { [ "$(pod logs "$1-trainer" 2>/dev/null | grep -c '"step":')" -ge 10 ]; }
+runs_untraced() { play "$CLONE/pod.yaml" "$1" /usr/bin/simjob --ranks 2 --seconds 3600 --truth /dev/stdout && stack_wait 20 steps_more "$1"; } # pod
+ends_well() { # pod: its job, which printed what it prints elsewhere, beside the loader's line
+	pod kill --signal USR1 "$1-trainer" >/dev/null && is "$(pod wait "$1-trainer")" 0 && is "$(pod logs "$1-trainer" 2>&1 | grep -v '^{' |
+		grep -v "^ERROR: ld.so: object '/sysom/[^ ]* from LD_PRELOAD cannot be preloaded .*: ignored.$")" ""
 }
 installer_says() {
 	is "$(pod logs "$1-sysom-preload" 2>&1)" "sysom preload: /sysom/lib/x86_64-linux-gnu: $2; programs that don't find libsysom_preload.so run untraced"
 }
+doctor_names() { pod exec "$1-sysomd" /usr/bin/sysom doctor | grep -q "untraced .*(simjob): their loader did not find it"; } # pod
 was_seen() { # pod status
 	is "$(pod wait "$1-sysomd")" "$2" &&
 		[ "$(pod inspect "$1-sysomd" --format '{{.State.FinishedAt.Unix}}')" -ge "$(($(pod inspect "$1-sysomd" --format '{{.State.StartedAt.Unix}}') + 5))" ]
@@ -350,11 +351,14 @@ pod pod rm -f -t 1 full >/dev/null 2>&1
 ok "a volume that is read-only" readonly_one
 ok "keeps no job from running" runs_untraced readonly
 ok "and the init container says why it is untraced" installer_says readonly "Read-only file system"
+ok "doctor in the sidecar names its programs" stack_wait 10 doctor_names full
+ok "it ends well" ends_well full
 ok "the sidecar says so, too" stack_wait 10 says readonly "event=socket /sysom/sysomd.sock: Read-only file system"
 ok "and is there for long enough that Kubernetes starts the job" was_seen readonly 3
 ok "as is one with a bad setting" is "$(KUBERNETES_SERVICE_HOST=x timeout 5 "$BIN/sysomd" --log-level none 2>/dev/null; echo $?)" 124
 pod pod rm -f -t 1 readonly >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
+ok "the job ends well" ends_well readonly
 	ok "the policy makes a Pod for a restricted namespace" admitted sidecar restricted
 	ok "with the rights that the page names" written_out
 	ok "it starts" play "$WORK/sidecar.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
