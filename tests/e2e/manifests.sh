@@ -10,7 +10,7 @@ other_values() {
 	for f in templates/aggregator.yaml templates/sidecar.yaml; do "$WORK/chart" deploy/chart $f elsewhere "$WORK/v.yaml" || return; done >"$WORK/v.out"
 	grep -q 'image: r.example/sysom:7' "$WORK/v.out" && grep -q 'storageClassName: fast' "$WORK/v.out" &&
 		grep -A1 'name: SYSOM_RETENTION_JOBS' "$WORK/v.out" | grep -q 'value: test-\* windows=1d' && grep -q 'value: "9"' "$WORK/v.out" &&
-		is "$(grep -A1 'name: SYSOM_HTTP_HOSTS' "$WORK/v.out" | tr -s '\n ' ' ')" " - name: SYSOM_HTTP_HOSTS value: sysom.example " &&
+		is "$(grep -A1 'name: SYSOM_HTTP_HOSTS' "$WORK/v.out" | tr -s '\n ' ' ')" " - name: SYSOM_HTTP_HOSTS value: sysom-aggregator,sysom-aggregator.elsewhere.svc,sysom.example " &&
 		grep -q 'namespace: elsewhere' "$WORK/v.out" && grep -q 'dyn("tcp://a:1")' "$WORK/v.out" &&
 		grep -q 'dyn("d.example")' "$WORK/v.out" && ! grep -q '"optional"\|optional:' "$WORK/v.out" && ! grep -q 'image: sysom$' "$WORK/v.out"
 }
