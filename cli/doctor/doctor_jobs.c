@@ -92,9 +92,8 @@ void doctor_jobs_check(struct doctor *d)
 	static const char *const remedies[LOADERS] = {
 	    "they run unchanged; use an image with glibc 2.34 or newer to trace them",
 	    "they run unchanged; link them dynamically to trace them",
-	    "look at the path in their LD_PRELOAD, inside their container; in Kubernetes the log "
-	    "of "
-	    "the container sysom-preload says what failed",
+	    "look at the path in their LD_PRELOAD, inside their container; in "
+	    "Kubernetes the log of the container sysom-preload says what failed",
 	};
 	struct untraced u[LOADERS] = {0};
 	DIR *proc = opendir("/proc");

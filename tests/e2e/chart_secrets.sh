@@ -87,6 +87,7 @@ work_together() { # directory of Secrets, text: the daemons with them
 	read -r nng http metrics <<<"$(free_ports 3)"
 	start_aggregator
 	ok "$2: the aggregator starts with them" stack_wait 20 asks sysom-aggregator "$http" /healthz
+	ok "$2: also by the name of a forwarded port" asks localhost "$http" /healthz
 	start_node train-0.ml
 	ok "$2: a Pod of the namespace is let in" stack_wait 20 sees train-0.ml
 	ok "$2: sysomd's metrics have TLS under the name that Prometheus expects" stack_wait 10 asks sysomd "$metrics" /metrics

@@ -28,18 +28,20 @@ make() {
 }
 podman() { if [ "$1" = push ]; then pod image exists "$2"; else pod "$@"; fi; }
 helm() { /usr/bin/python3 "$HERE/tests/e2e/cluster.py" helm "$WORK/values.json" "$@"; }
-kubectl() { # apply -n ml -f FILE, exec -n ml POD -c CONTAINER -- COMMAND, or exec -n sysom sysom-aggregator-0 -- COMMAND
+kubectl() { # as the pages have it
 	case "$*" in
 	"apply -n ml -f "*) play "$5" training /usr/bin/simjob "${FAULT[@]}" ;;
+	"port-forward -n sysom sysom-aggregator-0 ${ports[1]}") ;; # it listens on this machine's loopback
+	"get secret -n sysom sysom-aggregator-tls -o jsonpath={.data.ca\.crt}") base64 -w0 "$WORK/tls-aggregator/ca.crt" ;;
 	"exec -n ml "*" -c "*" -- "*) stack_wait 20 pod exec "$4-$6" "${@:8}" ;;
 	"exec -n sysom sysom-aggregator-0 -- "*) pod exec aggregator-aggregator "${@:6}" ;;
 	*) return 1 ;;
 	esac
 }
-page() { # N [ID]: the Nth block of README.md, or of deploy/README.md about this incident; each command must succeed
+page() { # N [ID]: the Nth block of README.md, or of deploy/README.md about this incident; each command must succeed. 9472 is our port
 	local block
 	block=$(if [ $# = 1 ]; then page_block README.md "In Kubernetes" "$1"; else page_block deploy/README.md "Incidents in Kubernetes" "$1"; fi)
-	[ -n "$block" ] && (cd "$CLONE" && eval "$(sed "s/ *# .*//; s/ ID\b/ ${2:-}/; /\\\\$/!s/$/ \&\&/" <<<"$block") true") >"$WORK/page$1${2:-}.log" 2>&1
+	[ -n "$block" ] && (cd "$CLONE" && eval "$(sed "s/ *# .*//; s/ ID\b/ ${2:-}/; s/\b9472\b/${ports[1]}/; /\\\\$/!s/$/ \&\&/" <<<"$block") true") >"$WORK/page$1${2:-}.log" 2>&1
 }
 installed() { # what the chart makes of the page's values
 	export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
@@ -88,7 +90,7 @@ tokens() {
 		printf 'url: %s\nca: %s\n' "$URL" "$WORK/pki/ca.crt" >"$WORK/home/.config/sysom/sysom.yaml"
 }
 secrets() {
-	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,IP:127.0.0.1 &&
+	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,DNS:localhost,IP:127.0.0.1 &&
 		mkdir "$WORK/tls-training" && secret train-restricted train-restricted clientAuth 0 0440 '*.ml' &&
 		secret gpu7 gpu7 clientAuth 0 0400 gpu7 && mkdir -p "$WORK"/host/var/lib/sysom/{job,state} &&
 		install -g 65532 -m 0440 "$WORK/tokens" "$WORK/tls-http/node-tokens" && cp "$WORK/tls-gpu7/tls.crt" "$WORK/tls-http/node-tls.crt" &&
@@ -116,18 +118,13 @@ init = spec.pop("initContainers", [])
 spec["initContainers"] = [c for c in init if "restartPolicy" not in c]
 spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["containers"]
 spec["hostNetwork"] = True
-if "hostAliases" in spec:  # podman has them only for a Pod with a network of its own
-    open(f"{work}/hosts-{name}", "w").writelines(f"{a['ip']} {n}\n" for a in spec.pop("hostAliases") for n in a["hostnames"])
-    spec["volumes"].append({"name": "hosts", "hostPath": {"path": f"{work}/hosts-{name}"}})
-    for c in spec["containers"]:
-        c["volumeMounts"].append({"name": "hosts", "mountPath": "/etc/hosts"})
 for v in spec["volumes"]:
     if v.pop("secret", None) or v["name"] == "sysom-tls":
         v["hostPath"] = {"path": f"{work}/tls-{'http' if 'http' in v['name'] else name}"}
     elif v["name"] == "sysom" and os.path.isdir(f"{work}/volume-{name}"):
         v.pop("emptyDir")
         v["hostPath"] = {"path": f"{work}/volume-{name}"}
-    elif "hostPath" in v and v["name"] != "hosts":
+    elif "hostPath" in v:
         v["hostPath"]["path"] = f"{work}/host{v['hostPath']['path']}"
 values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
@@ -206,13 +203,13 @@ PY
 has_steps() { # container of a sysomd, ranks
 	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.state == "attached" and .steps > 20)] | length == $n'
 }
+has_models() { # container ranks
+	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
+}
 serves() { pod exec -d -e SYSOM_JOB=served "$1-trainer" /usr/bin/simjob --mix serve --ranks 2 --seconds 3600 --seed 7 >/dev/null; } # pod
 fits() { # container ranks
 	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.job | startswith("served@")) |
 		select(any(.models[]; .state == "ready" and .r2 > 0.95 and .r2 <= 1))] | length == $n'
-}
-has_models() { # container ranks
-	pod exec "$1" /usr/bin/sysom status --json | holds --argjson n "$2" '[.node.ranks[] | select(.model == "ready" and .expected_ms > 0)] | length == $n'
 }
 sees_node() { is "$(readlink "/proc/$(pod inspect gpu7-sysomd --format '{{.State.Pid}}')/ns/pid")" "$(readlink /proc/self/ns/pid)"; }
 apart() { [ "$(readlink "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')/ns/pid")" != "$(readlink /proc/self/ns/pid)" ]; }
@@ -241,6 +238,12 @@ incidents_page() {
 	id=$(cli incidents --json | jq -r '.incidents[-1].id') && page 1 "$id" && grep -q "$id" "$WORK/page3.log" &&
 		grep -qx "  pod *ml/training, container trainer, host gpu7" "$WORK/page1$id.log" &&
 		grep -q '</html>' "$CLONE/incident.html" && [ -s "$CLONE/incident.perfetto" ]
+}
+forwarded_page() { # with a `sysom` of one's own
+	local id url
+	id=$(cli incidents --json | jq -r '.incidents[-1].id') && url=$(grep -o 'https://localhost:9472/incidents/ID' deploy/README.md) &&
+		(PATH=$HERE/$BIN:$PATH HOME=$WORK page 2 "$id") && grep -q "$id" "$WORK/page2$id.log" &&
+		curl -sf --cacert "$CLONE/ca.crt" "$(sed "s/9472/${ports[1]}/; s/ID/$id/" <<<"$url")" | grep -q "pod ml/training, container trainer, host gpu7"
 }
 asks_the_aggregator() { pod exec training-sysomd /usr/bin/sysom status | grep -q "^cluster *$URL  sysom-aggregator "; }
 # A container of the Pod that has musl and a program, nothing else.
@@ -299,10 +302,10 @@ ends_well() { # pod: its job, which printed what it prints elsewhere, beside the
 	pod kill --signal USR1 "$1-trainer" >/dev/null && is "$(pod wait "$1-trainer")" 0 && is "$(pod logs "$1-trainer" 2>&1 | grep -v '^{' |
 		grep -v "^ERROR: ld.so: object '/sysom/[^ ]* from LD_PRELOAD cannot be preloaded .*: ignored.$")" ""
 }
+doctor_names() { pod exec "$1-sysomd" /usr/bin/sysom doctor | grep -q "untraced .*(simjob): their loader did not find it"; } # pod
 installer_says() {
 	is "$(pod logs "$1-sysom-preload" 2>&1)" "sysom preload: /sysom/lib/x86_64-linux-gnu: $2; programs that don't find libsysom_preload.so run untraced"
 }
-doctor_names() { pod exec "$1-sysomd" /usr/bin/sysom doctor | grep -q "untraced .*(simjob): their loader did not find it"; } # pod
 was_seen() { # pod status
 	is "$(pod wait "$1-sysomd")" "$2" &&
 		[ "$(pod inspect "$1-sysomd" --format '{{.State.FinishedAt.Unix}}')" -ge "$(($(pod inspect "$1-sysomd" --format '{{.State.StartedAt.Unix}}') + 5))" ]
@@ -333,6 +336,7 @@ ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed tr
 ok "also to people" shown training
 ok "the page's commands: incidents, read in the aggregator's Pod" page 3
 ok "and how to read them there, as its user" incidents_page
+ok "or at home by a forwarded port, as the page in a browser, too" forwarded_page
 ok "status in the sidecar asks the cluster's aggregator" asks_the_aggregator
 ok "and to Prometheus" stack_wait 5 counted training
 ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
@@ -347,18 +351,18 @@ ok "no process and no volume is left" stack_wait 5 nothing_is_left
 ok "a volume that is full" full
 ok "keeps no job from running" runs_untraced full
 ok "and the init container says why it is untraced" installer_says full "No space left on device"
+ok "doctor in the sidecar names its programs" stack_wait 10 doctor_names full
+ok "it ends well" ends_well full
 pod pod rm -f -t 1 full >/dev/null 2>&1
 ok "a volume that is read-only" readonly_one
 ok "keeps no job from running" runs_untraced readonly
 ok "and the init container says why it is untraced" installer_says readonly "Read-only file system"
-ok "doctor in the sidecar names its programs" stack_wait 10 doctor_names full
-ok "it ends well" ends_well full
 ok "the sidecar says so, too" stack_wait 10 says readonly "event=socket /sysom/sysomd.sock: Read-only file system"
+ok "the job ends well" ends_well readonly
 ok "and is there for long enough that Kubernetes starts the job" was_seen readonly 3
 ok "as is one with a bad setting" is "$(KUBERNETES_SERVICE_HOST=x timeout 5 "$BIN/sysomd" --log-level none 2>/dev/null; echo $?)" 124
 pod pod rm -f -t 1 readonly >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
-ok "the job ends well" ends_well readonly
 	ok "the policy makes a Pod for a restricted namespace" admitted sidecar restricted
 	ok "with the rights that the page names" written_out
 	ok "it starts" play "$WORK/sidecar.yaml" train-restricted /usr/bin/simjob "${FAULT[@]}"
@@ -369,6 +373,8 @@ ok "the job ends well" ends_well readonly
 	ok "each rank has steps" stack_wait 20 has_steps train-restricted-sysomd 4
 	ok "its roofline: each rank has a model of them" stack_wait 20 has_models train-restricted-sysomd 4
 	ok "Pod and rank are named all the same" stack_wait 25 blamed train-restricted cpu-host-gap
+	ok "a job there whose steps differ in work" serves train-restricted
+	ok "its roofline: each rank has a model that fits, with its R2" stack_wait 30 fits train-restricted-sysomd 2
 	pod pod rm -f -t 1 train-restricted >/dev/null 2>&1
 	ok "the DaemonSet starts" run_on_node deploy/kubernetes/daemonset.yaml gpu7
 	ok "and sees the node's processes" stack_wait 10 sees_node
@@ -382,7 +388,5 @@ else
 	skip "a Pod for a restricted namespace" "needs file:tests/kubernetes/node_modules/kubernetes-models"
 fi
 pod_end
-	ok "a job there whose steps differ in work" serves train-restricted
-	ok "its roofline: each rank has a model that fits, with its R2" stack_wait 30 fits train-restricted-sysomd 2
 poor_end
 finish
