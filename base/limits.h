@@ -39,6 +39,9 @@
 /* A node has at most 16 GPUs today (and MIG slices), plus helper processes and processes about to
  * exit. */
 #define LIMIT_NODE_PROCESSES 64
+/* Ranks whose process ended while others of the job went on: a later process with such a rank is named
+ * as a restart. As many as a node has at once. */
+#define LIMIT_NODE_ENDED LIMIT_NODE_PROCESSES
 /* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
  * of ten thousand would take minutes. */
 #define LIMIT_NODE_REQUESTS 65536u

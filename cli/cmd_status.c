@@ -103,6 +103,16 @@ static void print_unknown_variable(const json_t *rank)
 		       term_style(TERM_PLAIN));
 }
 
+static void print_restarts(const json_t *rank)
+{
+	double n = jsonget_number(rank, "restarts");
+
+	if (n > 0)
+		printf("      %sstarted again %s time%s; process %lld had ended before%s\n",
+		       term_style(TERM_YELLOW), term_count(n), n == 1 ? "" : "s",
+		       (long long)jsonget_integer(rank, "before_pid"), term_style(TERM_PLAIN));
+}
+
 static void print_peer(const json_t *rank)
 {
 	if (jsonget_true(rank, "peer_slow"))
@@ -173,6 +183,7 @@ static void print_node_ranks(const json_t *ranks)
 		print_models(r);
 		print_links(r);
 		print_unknown_variable(r);
+		print_restarts(r);
 		print_hang(r);
 		print_peer(r);
 		print_lost(r);

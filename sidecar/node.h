@@ -101,6 +101,8 @@ struct process {
 	uint64_t sketch_at_ns;	     /* of the latest sketch; 0: none yet */
 	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
 	struct process_wait wait;
+	/* Of its rank in this run of the job; the process that it took the place of, 0: none. */
+	uint32_t restarts, before_pid;
 };
 
 /* This run of sysomd. */
@@ -111,6 +113,13 @@ struct node_run {
 	struct loop_source *drain_timer, *tend_timer;
 };
 
+/* A rank whose process ended while others of its job went on. */
+struct process_ended {
+	char job[WIRE_TEXT_BYTES]; /* "": free */
+	int32_t rank;
+	uint32_t pid, restarts;
+};
+
 /* Slots by user, and what came of attaching. process.c and registration.c write it. */
 struct admission {
 	struct quota quota;
@@ -119,6 +128,9 @@ struct admission {
 	uint64_t rests;		 /* pauses in taking connections, after refusals */
 	uint64_t gave_way;	 /* processes detached to make room: their user had most */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
+	uint64_t restarts;	 /* processes that took the place of one that had ended */
+	struct process_ended ended[LIMIT_NODE_ENDED]; /* ring */
+	uint32_t ended_next;
 };
 
 /* What the ranks' analysis shares. */

@@ -81,6 +81,55 @@ uint32_t process_spans_bad_line(const struct process *p)
 	return line < UINT32_MAX ? (uint32_t)line : 0;
 }
 
+/* ---- ranks that start again ---- */
+
+static bool job_goes_on(const struct process *p)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = p->node->processes[i];
+
+		if (o && o != p && o->state != PROCESS_GONE && !strcmp(o->id.job, p->id.job))
+			return true;
+	}
+	return false;
+}
+
+/* With its last process a run of the job is over: the next one restarts nothing. */
+static void note_end(const struct process *p)
+{
+	struct admission *a = &p->node->admission;
+	struct process_ended *e;
+
+	if (!job_goes_on(p)) {
+		for (uint32_t i = 0; i < LIMIT_NODE_ENDED; i++)
+			if (!strcmp(a->ended[i].job, p->id.job))
+				a->ended[i].job[0] = 0;
+	} else if (p->id.rank >= 0) {
+		e = &a->ended[a->ended_next++ % LIMIT_NODE_ENDED];
+		*e = (struct process_ended){
+		    .rank = p->id.rank, .pid = p->id.pid, .restarts = p->restarts};
+		copy_text(e->job, sizeof(e->job), p->id.job);
+	}
+}
+
+/* Its rank is known now. */
+static void note_start(struct process *p)
+{
+	struct admission *a = &p->node->admission;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_ENDED; i++) {
+		struct process_ended *e = &a->ended[i];
+
+		if (e->rank != p->id.rank || strcmp(e->job, p->id.job) != 0)
+			continue;
+		p->restarts = e->restarts + 1;
+		p->before_pid = e->pid;
+		e->job[0] = 0;
+		a->restarts++;
+		log_info("restart", "pid=%u rank=%d before=%u", p->id.pid, p->id.rank, e->pid);
+	}
+}
+
 /* ---- join's sink ---- */
 
 static void record(struct process *p);
@@ -104,6 +153,7 @@ static void number_by_communicator(struct process *p, const struct record *r)
 		p->id.world_size = (int32_t)r->bytes;
 	log_info("rank", "pid=%u rank=%d world=%d: as in its first communicator", p->id.pid,
 		 p->id.rank, p->id.world_size);
+	note_start(p);
 	record(p);
 }
 
@@ -163,6 +213,7 @@ static void leave(struct process *p, enum process_state state)
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
 	if (state == PROCESS_GONE) {
+		note_end(p);
 		windows_end(p->node->analysis.windows, p->slot);
 		keep_forget(p->node->keep, p);
 		if (p->pid > 0)
@@ -412,6 +463,7 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (err)
 		return err;
 	windows_add(n->analysis.windows, p->slot, &p->id, p->rank);
+	note_start(p);
 	record(p);
 	keep_restore(n->keep, p);
 	if (p->pid > 0)

@@ -132,6 +132,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	models_json(p, b);
 	json_text_append(b, ",\"unknown_variable\":", process_unknown_variable(p));
 	buf_printf(b, ",\"spans_bad_line\":%u", process_spans_bad_line(p));
+	buf_printf(b, ",\"restarts\":%u,\"before_pid\":%u", p->restarts, p->before_pid);
 	window_pod_json(&p->id.pod, b);
 	buf_printf(b, ",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
@@ -632,6 +633,9 @@ static void attach_series(struct node *n, struct metrics *m)
 	    {"sysom_gave_way_total",
 	     "Processes of a full node dropped for a user with fewer processes.",
 	     n->admission.gave_way},
+	    {"sysom_rank_restarts_total",
+	     "Processes that took the place of one that had ended, in a job that went on.",
+	     n->admission.restarts},
 	    {"sysom_attach_refused_bad_total",
 	     "Connections refused because the peer broke the protocol.", n->admission.refused_bad},
 	    {"sysom_attach_refused_busy_total",

@@ -32,6 +32,7 @@ def options():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=30)
     p.add_argument("--warm-up", type=float, default=1.0, help="seconds before the first request, as real engines take")
+    p.add_argument("--load", type=float, default=0.0, help="seconds that a worker takes to load its model")
     p.add_argument("--workers", type=int, default=2, help="tensor-parallel ranks of each engine")
     p.add_argument("--split", action="store_true", help="one engine for prompts, one that decodes")
     p.add_argument("--speculate", type=int, default=0, help="tokens that a draft proposes")
@@ -87,7 +88,7 @@ class Server:
             return VllmConfig(tensor_parallel_size=o.workers, async_scheduling=not o.synchronous,
                               num_speculative_tokens=o.speculate, num_gpu_blocks=o.blocks,
                               max_num_seqs=max(64, o.concurrency), seed=o.seed, truth=o.truth,
-                              faults=o.fault, start_ns=self.start_ns, **more)
+                              faults=o.fault, load_seconds=o.load, start_ns=self.start_ns, **more)
         self.start_ns = time.monotonic_ns()
         self.truth = Truth(o.truth)
         if o.split:

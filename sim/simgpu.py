@@ -159,7 +159,7 @@ class Gpu:
         self._launch = find("cuLaunchKernel", 4000, p, u, u, u, u, u, u, u, p, p, p)
 
     def init_comm(self, rank, world, exchange):
-        """Joins the communicator; exchange hands rank 0's bytes to everybody."""
+        """Joins a communicator, instead of the one it is in; exchange hands rank 0's bytes to everybody."""
         self.rank, self.world = rank, world
         self.nccl = _library("libnccl.so.2")
         uid = UniqueId()
@@ -170,10 +170,16 @@ class Gpu:
         self.nccl.ncclCommInitRank.argtypes = [_P, ctypes.c_int, UniqueId, ctypes.c_int]
         self.nccl.ncclAllReduce.argtypes = [_P, _P, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
                                             _P, _P]
+        if self.comm:
+            _check(self.nccl.ncclCommAbort(self.comm), "ncclCommAbort")
         comm = _P()
         _check(self.nccl.ncclCommInitRank(ctypes.byref(comm), world, uid, rank),
                "ncclCommInitRank")
         self.comm = comm
+
+    def revoke_comm(self):
+        """What waits in the communicator ends. Any thread."""
+        _check(self.nccl.ncclCommRevoke(self.comm, 0), "ncclCommRevoke")
 
     # ---- a step ----
 

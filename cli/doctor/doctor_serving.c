@@ -27,6 +27,30 @@ static void check_catalogues(struct doctor *d, const json_t *ranks)
 			   jsonget_number(first, "spans_bad_line"));
 }
 
+static void check_restarts(struct doctor *d, const json_t *ranks)
+{
+	const json_t *rank, *last = NULL;
+	unsigned restarted = 0;
+	size_t i;
+
+	json_array_foreach (ranks, i, rank) {
+		if (!(jsonget_number(rank, "restarts") > 0))
+			continue;
+		last = rank;
+		restarted++;
+	}
+	if (restarted)
+		doctor_add(d, "restarts", DOCTOR_WARN,
+			   "look in the job's log for why the process before ended",
+			   "%u processes took the place of one that had ended, as %.0f (%s, rank "
+			   "%lld of %s) that of %.0f",
+			   restarted, jsonget_number(last, "pid"),
+			   term_safe(jsonget_text(last, "program"), 60),
+			   (long long)jsonget_integer(last, "rank"),
+			   term_safe(jsonget_text(last, "job"), 60),
+			   jsonget_number(last, "before_pid"));
+}
+
 void doctor_spans_check(struct doctor *d, const json_t *status)
 {
 	static const char *const causes[] = {"span_value", "span_items", "span_function"};
@@ -35,6 +59,7 @@ void doctor_spans_check(struct doctor *d, const json_t *status)
 	bool bad = false;
 	size_t i;
 
+	check_restarts(d, ranks);
 	check_catalogues(d, ranks);
 	json_array_foreach (ranks, i, rank) {
 		for (unsigned k = 0; k < 3; k++) {

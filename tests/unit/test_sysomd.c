@@ -1362,6 +1362,82 @@ static void who_fills_the_node_gives_way_to_others_down_to_the_fair_share(void *
 	ring_writer_fini(&w);
 }
 
+/* A process of that rank of the job "train" that stays. */
+static pid_t start_rank(struct rig *g, const struct ring_writer *w, int32_t rank)
+{
+	pid_t child;
+
+	g->hello.rank = rank;
+	assert_true(attach_as(g, w, geteuid(), &child));
+	return child;
+}
+
+static void end_rank(struct rig *g, pid_t pid)
+{
+	char gone[64], *at;
+	static char text[1 << 18];
+
+	end_all(&pid, 1);
+	snprintf(gone, sizeof(gone), "\"pid\":%d,", (int)pid);
+	for (int i = 0; i < PATIENCE_MS / 20; i++) {
+		assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
+		at = strstr(text, gone);
+		at = at ? strstr(at, "\"state\":\"") : NULL;
+		if (!at || !strncmp(at, "\"state\":\"gone\"", 14))
+			return;
+		usleep(20000);
+	}
+	fail_msg("process %d is not gone", (int)pid);
+}
+
+static void assert_restarts(struct rig *g, pid_t pid, unsigned restarts, pid_t before)
+{
+	static char text[1 << 18];
+	char want[80], name[32], *at;
+
+	assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
+	snprintf(name, sizeof(name), "\"pid\":%d,", (int)pid);
+	at = strstr(text, name);
+	assert_non_null(at);
+	at = strstr(at, "\"restarts\":");
+	assert_non_null(at);
+	snprintf(want, sizeof(want), "\"restarts\":%u,\"before_pid\":%d,", restarts, (int)before);
+	assert_memory_equal(at, want, strlen(want));
+}
+
+static void a_rank_that_starts_again_is_told_but_not_the_next_run_of_its_job(void **state)
+{
+	struct rig *g = *state;
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
+	struct ring_writer w;
+	pid_t zero, one, two, three;
+
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	attach_hello_fill(&g->hello);
+	strcpy(g->hello.job, "train");
+	zero = start_rank(g, &w, 0);
+	one = start_rank(g, &w, 1);
+	assert_restarts(g, one, 0, 0);
+	end_rank(g, one);
+	two = start_rank(g, &w, 1);
+	assert_restarts(g, two, 1, one);
+	end_rank(g, two);
+	three = start_rank(g, &w, 1);
+	assert_restarts(g, three, 2, two);
+	assert_restarts(g, zero, 0, 0);
+	assert_int_equal(metric(g, "sysom_rank_restarts_total"), 2);
+	end_rank(g, three);
+	end_rank(g, zero);
+	one = start_rank(g, &w, 1);
+	assert_restarts(g, one, 0, 0);
+	assert_int_equal(metric(g, "sysom_rank_restarts_total"), 2);
+	end_rank(g, one);
+	ring_writer_fini(&w);
+}
+
 /* What that user is shown; over TCP the kernel names the user as well. */
 static void see_as(struct rig *g, uid_t uid, bool control, const char *what, char *text,
 		   size_t bytes)
@@ -1726,6 +1802,7 @@ int main(void)
 	    T(a_process_that_sends_nonsense_later_is_cut_off),
 	    T(there_is_room_for_so_many_processes),
 	    T(who_fills_the_node_gives_way_to_others_down_to_the_fair_share),
+	    T(a_rank_that_starts_again_is_told_but_not_the_next_run_of_its_job),
 	    T(users_see_their_own_ranks_and_root_all),
 	    T(a_name_of_two_users_jobs_touches_neither),
 	    T(who_connects_without_end_keeps_nobody_out),

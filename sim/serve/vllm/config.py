@@ -48,6 +48,7 @@ class VllmConfig:
     kv_role: str = ""  # "", "kv_producer" or "kv_consumer"
     kv_bytes_per_token: int = 131072
     kv_bytes_per_second: float = 4e9
+    load_seconds: float = 0.0
     layers: int = 4
     base_ns: int = 25_000_000
     token_ns: int = 100_000

@@ -9,7 +9,7 @@ import time
 from vllm.config import Truth
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreRequestType
-from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+from vllm.v1.executor.multiproc_executor import MultiprocExecutor, WorkerDied
 from vllm.v1.request import Request, RequestStatus
 
 
@@ -55,7 +55,13 @@ class EngineCore:
         return self._finish(*self.batch_queue.popleft())
 
     def _finish(self, scheduler_output, future):
-        model_output = future.result()
+        try:
+            model_output = future.result()
+        except WorkerDied as died:
+            self.batch_queue.clear()
+            self.scheduler.preempt_all()
+            self.model_executor.restart_worker(died.rank)
+            return {}
         outputs = self.scheduler.update_from_output(scheduler_output, model_output)
         if scheduler_output.total_num_scheduled_tokens:
             counts, drafts = scheduler_output.num_scheduled_tokens, scheduler_output.scheduled_spec_decode_tokens

@@ -36,25 +36,20 @@ def collect_statistics(vllm_config, rank):
 
 
 class GPUModelRunner:
-    def __init__(self, vllm_config, rank, ids):
+    def __init__(self, vllm_config, rank):
         config = self.vllm_config = vllm_config
         self.rank = rank
         self.rng = random.Random(config.seed * 1000003 + rank)
         # all ranks draw the same tokens
         self.sampler = Sampler(config, rank, random.Random(config.seed))
         self.gpu = simgpu.Gpu(config.first_device + rank)
-        self.gpu.init_comm(rank, config.tensor_parallel_size, lambda raw: self._exchange(raw, ids))
+        time.sleep(config.load_seconds)
         self.truth = Truth(config.truth)
-        self.requests = {}  # request id -> prompt tokens, computed tokens
+        self.requests = {}  # request id -> prompt tokens, computed tokens, output tokens
         self.kv_connector = NixlConnector(config, self.gpu) if config.kv_role else None
 
-    @staticmethod
-    def _exchange(raw, ids):
-        if raw is None:
-            return ids[0].recv_bytes()
-        for connection in ids:
-            connection.send_bytes(raw)
-        return raw
+    def init_group(self, exchange):
+        self.gpu.init_comm(self.rank, self.vllm_config.tensor_parallel_size, exchange)
 
     def execute_model(self, scheduler_output):
         begin = time.monotonic_ns()
@@ -88,7 +83,7 @@ class GPUModelRunner:
         for request_id in scheduler_output.finished_req_ids:
             self.requests.pop(request_id, None)
         for data in scheduler_output.scheduled_new_reqs:
-            self.requests[data.req_id] = [data.num_prompt_tokens, data.num_computed_tokens, 0]
+            self.requests[data.req_id] = [data.num_prompt_tokens, data.num_computed_tokens, data.num_output_tokens]
         cached = scheduler_output.scheduled_cached_reqs
         for request_id, computed, outputs in zip(cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens):
             self.requests[request_id][1:] = computed, outputs

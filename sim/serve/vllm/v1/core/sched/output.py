@@ -8,6 +8,7 @@ class NewRequestData:
     req_id: str
     num_prompt_tokens: int
     num_computed_tokens: int
+    num_output_tokens: int  # of a request that is computed again
 
 
 @dataclasses.dataclass

@@ -70,6 +70,14 @@ class Scheduler:
         self.waiting.appendleft(request)
         return request
 
+    def preempt_all(self):
+        """A new worker has no cache and knows no request."""
+        while self.running:
+            self._preempt()
+        for request in self.waiting:
+            request.scheduled_ns = 0
+        self.receiving = dict.fromkeys(self.receiving, False)
+
     def _sort_waiting(self, milliseconds):
         """A policy that looks at all pairs of requests, again and again: the fault `schedule`."""
         until = time.thread_time_ns() + int(milliseconds * 1e6)
@@ -109,8 +117,9 @@ class Scheduler:
                 break
             self.waiting.popleft()
             self.running.append(request)
-            if request.status != RequestStatus.PREEMPTED and not request.scheduled_ns:
-                new.append(NewRequestData(request.request_id, request.num_prompt_tokens, request.num_computed_tokens))
+            if not request.scheduled_ns:
+                new.append(NewRequestData(request.request_id, request.num_prompt_tokens, request.num_computed_tokens,
+                                          request.num_output_tokens))
             request.scheduled_ns = request.scheduled_ns or begin
             request.status = RequestStatus.RUNNING
             counts[request.request_id] = n
