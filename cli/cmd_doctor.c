@@ -278,7 +278,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		check_ras(d, status);
 		check_capabilities(d, status);
 		check_symbols(d, status);
-		doctor_spans_check(d, status);
+		doctor_jobs_status_check(d, status);
 		check_requests(d, &c);
 		json_decref(status);
 	}

@@ -38,7 +38,8 @@ PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.s
 TEST_PARTS += $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
 	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/plugin_loader \
-	$(PRELOAD_TEST)/plugin_loader_static $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
+	$(PRELOAD_TEST)/plugin_loader_static $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/null/chain_plugin.so \
+	$(PRELOAD_TEST)/null/empty_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
@@ -61,9 +62,9 @@ $(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NU
 $(PRELOAD_TEST)/guest: tests/preload/guest.c tests/preload/null.h $(PRELOAD_NULL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' -lpthread
-$(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
+$(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/null/empty_plugin.so: tests/preload/chain_plugin.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all $(if $(findstring empty,$@),-DCHAIN_EMPTY) -shared -o $@ $<
 $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
 $(PRELOAD_TEST)/link_caller: tests/preload/link_caller.c

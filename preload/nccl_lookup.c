@@ -28,6 +28,7 @@ static uint32_t lookup_started; /* 0; 1: a thread searches; 2: done */
 static void *lookup_library;	/* the user's, where NCCL did not search itself */
 static bool lookup_none;	/* the user wants no plugin */
 static bool lookup_alone;	/* there is none of the user's: NCCL gets ours */
+static uint32_t lookup_failed;	/* not counted yet: there may be no ring */
 
 /* The value that a configuration file of NCCL gives our variable. A later line does not change it:
  * NCCL sets what is not set. */
@@ -64,6 +65,12 @@ static bool lookup_in_files(char *value, size_t room)
 	       lookup_in_file("/etc/nccl.conf", value, room);
 }
 
+static void lookup_fail(bool failed)
+{
+	if (failed)
+		__atomic_add_fetch(&lookup_failed, 1, __ATOMIC_RELAXED);
+}
+
 static void *lookup_open(const char *name)
 {
 	char path[LOOKUP_PATH_BYTES + 32];
@@ -73,26 +80,6 @@ static void *lookup_open(const char *name)
 		return library;
 	snprintf(path, sizeof(path), "libnccl-profiler-%s.so", name);
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-/* The user's plugin where NCCL would have found it without us. */
-static void lookup_search(void)
-{
-	char value[LOOKUP_PATH_BYTES];
-	const char *net = getenv("NCCL_NET_PLUGIN");
-
-	if (lookup_in_files(value, sizeof(value))) {
-		lookup_none = !strcasecmp(value, "none");
-		if (!lookup_none && strcmp(value, "STATIC_PLUGIN"))
-			lookup_library = lookup_open(value);
-	} else {
-		lookup_library = dlopen("libnccl-profiler.so", RTLD_NOW | RTLD_LOCAL);
-		if (!lookup_library && net && *net)
-			lookup_library = dlopen(net, RTLD_NOW | RTLD_NOLOAD);
-		if (!lookup_library)
-			lookup_library = hooks_loaded("libnccl-net.so", "libnccl-net");
-	}
-	dlerror(); /* leaves no error for the job */
 }
 
 static unsigned lookup_version(const char *name)
@@ -126,6 +113,30 @@ static bool lookup_has_any(void *library)
 	return false;
 }
 
+/* The user's plugin where NCCL would have found it without us. */
+static void lookup_search(void)
+{
+	char value[LOOKUP_PATH_BYTES];
+	const char *net = getenv("NCCL_NET_PLUGIN");
+
+	if (lookup_in_files(value, sizeof(value))) {
+		lookup_none = !strcasecmp(value, "none");
+		if (!lookup_none && strcmp(value, "STATIC_PLUGIN")) {
+			lookup_library = lookup_open(value);
+			lookup_fail(!lookup_library);
+		}
+		lookup_fail(lookup_library && !lookup_has_any(lookup_library));
+	} else {
+		lookup_library = dlopen("libnccl-profiler.so", RTLD_NOW | RTLD_LOCAL);
+		lookup_fail(lookup_library && !lookup_has_any(lookup_library));
+		if (!lookup_library && net && *net)
+			lookup_library = dlopen(net, RTLD_NOW | RTLD_NOLOAD);
+		if (!lookup_library)
+			lookup_library = hooks_loaded("libnccl-net.so", "libnccl-net");
+	}
+	dlerror(); /* leaves no error for the job */
+}
+
 /* The handle is the process itself: we are in it. */
 static bool lookup_in_process(void *handle)
 {
@@ -149,13 +160,19 @@ static void lookup_start(void)
 	__atomic_store_n(&lookup_started, 2, __ATOMIC_RELEASE);
 }
 
+/* NCCL would call what is missing. */
+static bool lookup_is_whole(const struct nccl_profiler_table *t)
+{
+	return t->init && t->start && t->stop && t->record && t->finalize;
+}
+
 /* NCCL looked for this table in handle, and the real look-up returned found. Returns what NCCL gets:
  * ours, with the user's behind it; the user's, if it is of a later version; or NULL, so that NCCL
  * tries the next version, if the user's plugin has not this one. */
 static void *lookup_table(void *handle, const char *name, void *found)
 {
 	unsigned version = lookup_version(name);
-	bool alone = false;
+	bool alone = false, whole;
 
 	if (tracer_is_dead())
 		return found;
@@ -168,8 +185,10 @@ static void *lookup_table(void *handle, const char *name, void *found)
 	}
 	if (!version)
 		return found;
+	whole = found && lookup_is_whole(found);
+	lookup_fail(found && !whole);
 	/* release pairs with the acquire in nccl_lookup_user */
-	__atomic_store_n(&lookup_user[version], found, __ATOMIC_RELEASE);
+	__atomic_store_n(&lookup_user[version], whole ? found : NULL, __ATOMIC_RELEASE);
 	return alone || found ? (void *)(uintptr_t)nccl_plugin_tables[version] : NULL;
 }
 
@@ -186,4 +205,20 @@ void nccl_lookup_prepare(void)
 const struct nccl_profiler_table *nccl_lookup_user(unsigned version)
 {
 	return __atomic_load_n(&lookup_user[version], __ATOMIC_ACQUIRE);
+}
+
+void nccl_lookup_left(unsigned version)
+{
+	const struct nccl_profiler_table *t = nccl_lookup_user(version);
+	Dl_info info;
+
+	if (!t || dladdr(t, &info))
+		return;
+	__atomic_store_n(&lookup_user[version], NULL, __ATOMIC_RELEASE);
+	lookup_fail(true);
+}
+
+uint32_t nccl_lookup_failures(void)
+{
+	return __atomic_exchange_n(&lookup_failed, 0, __ATOMIC_RELAXED);
 }

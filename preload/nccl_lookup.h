@@ -14,3 +14,7 @@ extern const struct nccl_profiler_table *const nccl_plugin_tables[NCCL_LOOKUP_VE
 void nccl_lookup_prepare(void);
 /* The user's table of this version; NULL: there is none. */
 const struct nccl_profiler_table *nccl_lookup_user(unsigned version);
+/* A plugin that has unloaded itself is not called again. */
+void nccl_lookup_left(unsigned version);
+/* How often the user's plugin could not be used, or has unloaded itself, since the last call. */
+uint32_t nccl_lookup_failures(void);

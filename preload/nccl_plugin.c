@@ -253,6 +253,17 @@ static void plugin_step_done(const struct plugin_slot *step)
 
 /* ---- the user's plugin ---- */
 
+static void plugin_user_failed(enum ring_drop cause, uint32_t count)
+{
+	if (count && plugin_on())
+		ring_writer_count_drop(&tracer_ring, cause, count);
+}
+
+static void plugin_user_answered(nccl_result result)
+{
+	plugin_user_failed(RING_DROP_PLUGIN_ERROR, result != NCCL_OK);
+}
+
 static void *plugin_user_handle(const void *ours)
 {
 	const struct plugin_slot *s = plugin_find(ours);
@@ -287,7 +298,7 @@ static void *plugin_forward_start(const struct plugin_context *c, unsigned versi
 		second = plugin_user_handle(second);
 		memcpy((uint8_t *)copy + f->group_offset, &second, sizeof(second));
 	}
-	((plugin_start_fn)user->start)(c->user, &handle, copy);
+	plugin_user_answered(((plugin_start_fn)user->start)(c->user, &handle, copy));
 	return handle;
 }
 
@@ -307,12 +318,15 @@ static void plugin_settle(void)
 }
 
 /* A context also where tracing is off for ever: the user's plugin needs it. */
-static struct plugin_context *plugin_open(uint64_t comm_hash, int nranks, int rank, int *mask)
+static struct plugin_context *plugin_open(unsigned version, uint64_t comm_hash, int nranks,
+					  int rank, int *mask)
 {
 	bool traced;
 
 	plugin_settle();
 	traced = !tracer_is_dead() && (tracer_state() != TRACER_COLD || tracer_start());
+	nccl_lookup_left(version);
+	plugin_user_failed(RING_DROP_PLUGIN_LOAD, nccl_lookup_failures());
 	*mask = traced ? PLUGIN_MASK | plugin_raw_mask : 0;
 	for (unsigned i = 0; i < PLUGIN_CONTEXTS; i++) {
 		struct plugin_context *c = &plugin_contexts[i];
@@ -427,7 +441,7 @@ static nccl_result plugin_stop(void *handle)
 	}
 	user = s->user ? nccl_lookup_user(s->version) : NULL;
 	if (user)
-		user->stop(s->user);
+		plugin_user_answered(user->stop(s->user));
 	if (!tracer_is_dead()) {
 		if (1u << s->type & PLUGIN_CALLS)
 			plugin_report_call(s);
@@ -457,7 +471,7 @@ static nccl_result plugin_record(void *handle, int state, void *args)
 	}
 	user = s->user ? nccl_lookup_user(s->version) : NULL;
 	if (user)
-		user->record(s->user, state, args);
+		plugin_user_answered(user->record(s->user, state, args));
 	if (args && (state == NCCL_PROFILE_STATE_CTRL_APPEND ||
 		     state == NCCL_PROFILE_STATE_CTRL_APPEND_END)) {
 		memcpy(&small, args, sizeof(small));
@@ -486,8 +500,11 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 
 	if (c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
 		return NCCL_OK;
-	if (c->user && user)
-		user->finalize(c->user);
+	if (c->user && user) {
+		plugin_user_answered(user->finalize(c->user));
+		nccl_lookup_left(version);
+		plugin_user_failed(RING_DROP_PLUGIN_LOAD, nccl_lookup_failures());
+	}
 	if (!tracer_is_dead() && c->comm_hash && !plugin_wrapped())
 		plugin_report_comm(c->comm_hash, c->nranks, c->rank, COMM_DESTROY);
 	__atomic_store_n(&c->used, 0, __ATOMIC_RELEASE);
@@ -645,7 +662,7 @@ PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT
 
 /* call: the chained plugin's init with its own context and mask */
 #define PLUGIN_INIT_BODY(v, hash, nranks, rank, call)                                              \
-	struct plugin_context *c = plugin_open(hash, nranks, rank, mask);                          \
+	struct plugin_context *c = plugin_open(v, hash, nranks, rank, mask);                       \
 	int user_mask = 0;                                                                         \
 	void *user = NULL;                                                                         \
 	const struct nccl_profiler_table *theirs = nccl_lookup_user(v);                            \
@@ -655,6 +672,8 @@ PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT
 		c->user = user;                                                                    \
 		c->user_mask = user_mask;                                                          \
 		*mask |= user_mask;                                                                \
+	} else if (c && theirs) {                                                                  \
+		plugin_user_failed(RING_DROP_PLUGIN_INIT, 1);                                      \
 	}                                                                                          \
 	return NCCL_OK
 

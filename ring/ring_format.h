@@ -46,7 +46,10 @@
 	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
 	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
 	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */       \
-	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */
+	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */         \
+	X(PLUGIN_LOAD, "plugin_load")	  /* the user's NCCL plugins that are none, or gone */     \
+	X(PLUGIN_INIT, "plugin_init")	  /* communicators that the user's plugin refused */       \
+	X(PLUGIN_ERROR, "plugin_error")	  /* errors from callbacks of the user's plugin */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,

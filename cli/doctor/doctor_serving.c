@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the jobs on this node give sysomd that it cannot use: catalogues, values of spans, requests. */
+ * What the jobs on this node give sysomd that it cannot use (catalogues, values of spans, requests,
+ * profiler plugins), and which of their ranks were started again. */
 #include "base/text/jsonget.h"
 #include "cli/doctor/doctor.h"
 #include "render/term.h"
@@ -51,24 +52,53 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 			   jsonget_number(last, "before_pid"));
 }
 
-void doctor_spans_check(struct doctor *d, const json_t *status)
+/* Sums of three causes over the ranks; the first rank that has one, NULL: none has. */
+static const json_t *sum_lost(const json_t *ranks, const char *const causes[3], double sum[3])
 {
-	static const char *const causes[] = {"span_value", "span_items", "span_function"};
-	double sum[3] = {0}, n;
-	const json_t *ranks = json_object_get(status, "ranks"), *rank;
-	bool bad = false;
+	const json_t *rank, *first = NULL;
 	size_t i;
 
-	check_restarts(d, ranks);
-	check_catalogues(d, ranks);
 	json_array_foreach (ranks, i, rank) {
 		for (unsigned k = 0; k < 3; k++) {
-			n = jsonget_number(json_object_get(rank, "lost"), causes[k]);
-			sum[k] += n > 0 ? n : 0;
-			bad |= n > 0;
+			double n = jsonget_number(json_object_get(rank, "lost"), causes[k]);
+
+			if (!(n > 0))
+				continue;
+			sum[k] += n;
+			first = first ? first : rank;
 		}
 	}
-	if (bad)
+	return first;
+}
+
+static void check_plugins(struct doctor *d, const json_t *ranks)
+{
+	static const char *const causes[] = {"plugin_load", "plugin_init", "plugin_error"};
+	double sum[3] = {0};
+	const json_t *first = sum_lost(ranks, causes, sum);
+
+	if (first)
+		doctor_add(
+		    d, "NCCL plugin", DOCTOR_WARN,
+		    "correct or remove that plugin: NCCL_PROFILER_PLUGIN, nccl.conf or "
+		    "libnccl-profiler.so of the job; ours goes on",
+		    "a profiler plugin of the job's own, as in process %.0f (%s): %.0f times "
+		    "it could not be loaded or had unloaded itself, %.0f times its init "
+		    "failed, %.0f callbacks returned an error",
+		    jsonget_number(first, "pid"), term_safe(jsonget_text(first, "program"), 60),
+		    sum[0], sum[1], sum[2]);
+}
+
+void doctor_jobs_status_check(struct doctor *d, const json_t *status)
+{
+	static const char *const causes[] = {"span_value", "span_items", "span_function"};
+	const json_t *ranks = json_object_get(status, "ranks");
+	double sum[3] = {0};
+
+	check_restarts(d, ranks);
+	check_plugins(d, ranks);
+	check_catalogues(d, ranks);
+	if (sum_lost(ranks, causes, sum))
 		doctor_add(d, "Python spans", DOCTOR_WARN,
 			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
 			   "%.0f values were no counts or no ids, %.0f requests were more than a "

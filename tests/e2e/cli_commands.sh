@@ -37,6 +37,7 @@ is "status says what its words mean, and prints others as they are" eval 'has "n
 run status; is "a rank that left is no longer ready" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +ready " "$T/out"'
 is "a misspelt variable of a job is reported, with the right one" has "SYSOM_ROL is set in the job, but nothing reads it; did you mean SYSOM_ROLE?"
 is "one that hangs is shown as hanging, and for how long" eval 'grep -qE "demo +4 .*on +hangs " "$T/out" && has "hangs for 34.0 s"'
+is "one that was started again is shown, with the process before" has "started again 2 times; process 71 had ended before"
 loads_few() { LD_DEBUG=files LD_DEBUG_OUTPUT="$T/ld" "$sysom" "$@" >"$T/out" 2>"$T/err"; ! grep -hE 'calling init.*/lib(curl|bpf|elf|dw|unwind|gnutls|ncurses)' "$T"/ld.*; local rc=$?; rm -f "$T"/ld.*; return $rc; }
 is "--version, --help and replay load neither curl nor BPF nor what these need" eval 'loads_few --version && loads_few show --help && loads_few replay --help'
 cp "$sysom" "$T/alone"; "$T/alone" status >"$T/out" 2>"$T/err"; status=$?

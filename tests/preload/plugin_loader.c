@@ -2,13 +2,16 @@
  * plugin_loader.c - looks for a profiler plugin, initialises it and unloads it: by itself, as NCCL
  * does, or by the code of a real libnccl. That code needs no GPU until an operation runs: its
  * functions are called at their places in the library, with a communicator of zeros.
- * usage: plugin_loader [LIBNCCL INIT FINALIZE], both places in hex from its beginning.
+ * usage: plugin_loader [LIBNCCL INIT FINALIZE], both places in hex from its beginning; or plugin_loader
+ * stay: ends when a sysomd has its ring; again: before that, one more communicator after the unloading.
  * Says which table was found. */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "foreign/nccl_profiler.h"
 
@@ -66,28 +69,41 @@ static void *open_library(void)
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-static int by_ourselves(void)
+static void begin(const struct nccl_profiler_table *t, unsigned v)
 {
-	void *library = open_library(), *context = NULL;
+	void *context = NULL;
+	int mask = 0;
+
+	if (v >= 5)
+		((nccl_profiler_v5_init_fn)t->init)(&context, 0xc5, &mask, "name", 2, 8, 3, NULL);
+	else if (v == 4)
+		((nccl_profiler_v4_init_fn)t->init)(&context, &mask, "name", 0xc4, 2, 8, 3, NULL);
+	printf("mask=%#x context=%d\n", (unsigned)mask, context != NULL);
+	t->finalize(context);
+}
+
+static int by_ourselves(bool slow, bool again)
+{
+	const struct timespec attach = {0, 300000000};
+
+	void *library = open_library();
 	const struct nccl_profiler_table *t = NULL;
 	unsigned v = 8; /* one that nobody has yet */
 	char name[32];
-	int mask = 0;
 
 	while (library && !t && --v) {
 		snprintf(name, sizeof(name), "ncclProfiler_v%u", v);
 		t = dlsym(library, name);
 	}
 	printf("found=%s version=%u\n", t ? t->name : "none", t ? v : 0);
-	if (t && v >= 5)
-		((nccl_profiler_v5_init_fn)t->init)(&context, 0xc5, &mask, "name", 2, 8, 3, NULL);
-	else if (t && v == 4)
-		((nccl_profiler_v4_init_fn)t->init)(&context, &mask, "name", 0xc4, 2, 8, 3, NULL);
-	printf("mask=%#x context=%d\n", (unsigned)mask, context != NULL);
 	if (t)
-		t->finalize(context);
+		begin(t, v);
 	if (library)
 		dlclose(library);
+	if (t && again)
+		begin(t, v);
+	if (slow)
+		nanosleep(&attach, NULL);
 	return 0;
 }
 
@@ -112,5 +128,6 @@ static int by_libnccl(char **argv)
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
-	return argc == 4 ? by_libnccl(argv) : by_ourselves();
+	return argc == 4 ? by_libnccl(argv)
+			 : by_ourselves(argc == 2, argc == 2 && !strcmp(argv[1], "again"));
 }
