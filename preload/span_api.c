@@ -4,9 +4,12 @@
  * set NVTX_INJECTION64_PATH. Unlike the public calls, NVTX alone does not start tracing. */
 #include "preload/sysom.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "foreign/nvtx.h"
@@ -152,9 +155,43 @@ static void span_push(uint16_t kind, enum span_source source, uint64_t domain, u
 	tracer_push(&e);
 }
 
+#define SPAN_PAGE_BYTES 4096u /* the smallest that a machine has */
+
+/* at: the beginning of a page. Only a system call can say it without a signal; this one reads 8 bytes
+ * before it sees that the rest is invalid. */
+static bool span_is_readable(const char *at)
+{
+	int saved = errno;
+	bool readable = syscall(SYS_rt_sigprocmask, ~0, at, NULL, 8) == 0 || errno != EFAULT;
+
+	errno = saved;
+	return readable;
+}
+
+/* The job may give a text of any length, or one that no NUL ends: what is beyond the longest name or
+ * beyond readable memory is cut off, and counted. */
+static size_t span_text_bytes(const char *text)
+{
+	size_t bytes = 0, room, n;
+
+	while (bytes < LIMIT_NAME_BYTES) {
+		room = SPAN_PAGE_BYTES - ((uintptr_t)(text + bytes) & (SPAN_PAGE_BYTES - 1));
+		if (room > LIMIT_NAME_BYTES - bytes)
+			room = LIMIT_NAME_BYTES - bytes;
+		n = strnlen(text + bytes, room);
+		bytes += n;
+		if (n < room)
+			return bytes;
+		if (bytes < LIMIT_NAME_BYTES && !span_is_readable(text + bytes))
+			break;
+	}
+	ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_TEXT, 1);
+	return bytes;
+}
+
 uint32_t span_intern(const char *text)
 {
-	return text ? ring_writer_intern(&tracer_ring, text, strnlen(text, LIMIT_NAME_BYTES))
+	return text ? ring_writer_intern(&tracer_ring, text, span_text_bytes(text))
 		    : RING_NAME_NONE;
 }
 
@@ -189,21 +226,20 @@ struct span_named {
 static struct span_named span_registered[SPAN_REGISTERED];
 static uint32_t span_registered_count;
 
-static const struct span_row *span_row_of(const char *text, float work[SPAN_WORK_MAX])
+static const struct span_row *span_row_of(const char *text, size_t bytes, float work[SPAN_WORK_MAX])
 {
 	const struct span_table *t = span_table_load();
-	size_t bytes = t && t->nvtx_count && text ? strnlen(text, LIMIT_NAME_BYTES) : 0;
 
-	for (uint32_t i = 0; bytes && i < t->nvtx_count; i++)
+	for (uint32_t i = 0; t && bytes && i < t->nvtx_count; i++)
 		if (span_pattern_match(t->nvtx[i].pattern, text, bytes, work))
 			return &t->rows[t->nvtx[i].row];
 	return NULL;
 }
 
-static void span_register_named(const char *text, uint32_t id)
+static void span_register_named(const char *text, size_t bytes, uint32_t id)
 {
 	float work[SPAN_WORK_MAX];
-	const struct span_row *row = span_row_of(text, work);
+	const struct span_row *row = span_row_of(text, bytes, work);
 	uint32_t at =
 	    row ? __atomic_fetch_add(&span_registered_count, 1, __ATOMIC_RELAXED) : SPAN_REGISTERED;
 
@@ -229,10 +265,11 @@ static struct span_named span_named_id(uint32_t id)
 /* A named text is recorded by the catalogue's name: with its numbers each would be another name. */
 static struct span_named span_named_text(const char *text)
 {
+	size_t bytes = text ? span_text_bytes(text) : 0;
 	struct span_named n = {0};
 
-	n.row = span_row_of(text, n.work);
-	n.name = span_intern(n.row ? n.row->name : text);
+	n.row = span_row_of(text, bytes, n.work);
+	n.name = n.row ? span_intern(n.row->name) : ring_writer_intern(&tracer_ring, text, bytes);
 	return n;
 }
 
@@ -240,10 +277,12 @@ static struct span_named span_named_text(const char *text)
 static void *span_nvtx_register(void *domain, const char *text)
 {
 	uint32_t state = tracer_state();
-	uint32_t id = state == TRACER_ON || state == TRACER_OFF ? span_intern(text) : 0;
+	bool ring = text && (state == TRACER_ON || state == TRACER_OFF);
+	size_t bytes = ring ? span_text_bytes(text) : 0;
+	uint32_t id = ring ? ring_writer_intern(&tracer_ring, text, bytes) : 0;
 
 	if (id)
-		span_register_named(text, id);
+		span_register_named(text, bytes, id);
 	/* without a ring there is no arena, so we return the text itself; its value is too large
 	 * for an id */
 	return id ? (void *)(uintptr_t)id : (void *)(uintptr_t)text;
@@ -360,9 +399,9 @@ static void nvtx_domain_end(void *domain, uint64_t range)
 /* A domain is the hash of its name: the same in every library and on every rank. */
 static void *nvtx_domain_create_a(const char *name)
 {
-	return (
-	    void *)(uintptr_t)(hash_bytes(HASH_SEED, name ? name : "", name ? strlen(name) : 0) |
-			       1);
+	size_t bytes = name ? span_text_bytes(name) : 0;
+
+	return (void *)(uintptr_t)(hash_bytes(HASH_SEED, name ? name : "", bytes) | 1);
 }
 
 static const struct {

@@ -49,7 +49,8 @@
 	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */         \
 	X(PLUGIN_LOAD, "plugin_load")	  /* the user's NCCL plugins that are none, or gone */     \
 	X(PLUGIN_INIT, "plugin_init")	  /* communicators that the user's plugin refused */       \
-	X(PLUGIN_ERROR, "plugin_error")	  /* errors from callbacks of the user's plugin */
+	X(PLUGIN_ERROR, "plugin_error")	  /* errors from callbacks of the user's plugin */         \
+	X(SPAN_TEXT, "span_text")	  /* texts of ranges that were too long, or had no end */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,

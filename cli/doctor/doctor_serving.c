@@ -52,14 +52,15 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 			   jsonget_number(last, "before_pid"));
 }
 
-/* Sums of three causes over the ranks; the first rank that has one, NULL: none has. */
-static const json_t *sum_lost(const json_t *ranks, const char *const causes[3], double sum[3])
+/* Sums of causes over the ranks; the first rank that has one, NULL: none has. */
+static const json_t *sum_lost(const json_t *ranks, const char *const causes[], unsigned count,
+			      double sum[])
 {
 	const json_t *rank, *first = NULL;
 	size_t i;
 
 	json_array_foreach (ranks, i, rank) {
-		for (unsigned k = 0; k < 3; k++) {
+		for (unsigned k = 0; k < count; k++) {
 			double n = jsonget_number(json_object_get(rank, "lost"), causes[k]);
 
 			if (!(n > 0))
@@ -75,7 +76,7 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 {
 	static const char *const causes[] = {"plugin_load", "plugin_init", "plugin_error"};
 	double sum[3] = {0};
-	const json_t *first = sum_lost(ranks, causes, sum);
+	const json_t *first = sum_lost(ranks, causes, 3, sum);
 
 	if (first)
 		doctor_add(
@@ -89,6 +90,22 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 		    sum[0], sum[1], sum[2]);
 }
 
+static void check_ranges(struct doctor *d, const json_t *ranks)
+{
+	static const char *const causes[] = {"span_text", "span_unpaired"};
+	double sum[2] = {0};
+	const json_t *first = sum_lost(ranks, causes, 2, sum);
+
+	if (first)
+		doctor_add(d, "ranges", DOCTOR_WARN,
+			   "correct the program's NVTX or sysom_span calls; the other ranges are "
+			   "recorded",
+			   "as in process %.0f (%s): %.0f texts of ranges were too long or had no "
+			   "end, %.0f ranges were never closed or never opened",
+			   jsonget_number(first, "pid"),
+			   term_safe(jsonget_text(first, "program"), 60), sum[0], sum[1]);
+}
+
 void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 {
 	static const char *const causes[] = {"span_value", "span_items", "span_function"};
@@ -97,8 +114,9 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 
 	check_restarts(d, ranks);
 	check_plugins(d, ranks);
+	check_ranges(d, ranks);
 	check_catalogues(d, ranks);
-	if (sum_lost(ranks, causes, sum))
+	if (sum_lost(ranks, causes, 3, sum))
 		doctor_add(d, "Python spans", DOCTOR_WARN,
 			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
 			   "%.0f values were no counts or no ids, %.0f requests were more than a "

@@ -628,6 +628,26 @@ static void span_drop_deeper(struct join *j, struct join_lane *lane, uint32_t de
 		}
 }
 
+/* One that its job never closed, and the oldest: the innermost ones are in use. */
+static bool span_drop_oldest(struct join *j, struct join_lane *lane)
+{
+	for (uint32_t i = 0; i < lane->span_count; i++)
+		if (lane->spans[i].source != SPAN_SOURCE_PYTHON) {
+			span_remove(lane, i);
+			join_count(j, JOIN_SPAN_UNPAIRED, 1);
+			return true;
+		}
+	return false;
+}
+
+/* The thread ends. A function that has not returned is no mistake. */
+static void span_drop_all(struct join *j, struct join_lane *lane)
+{
+	while (span_drop_oldest(j, lane))
+		;
+	lane->span_count = 0;
+}
+
 static void span_begin(struct join *j, struct join_lane *lane, const struct join_host_pend *p)
 {
 	const struct event_span *e = &p->e.span;
@@ -635,7 +655,7 @@ static void span_begin(struct join *j, struct join_lane *lane, const struct join
 
 	if (e->source == SPAN_SOURCE_PYTHON)
 		span_drop_deeper(j, lane, e->depth);
-	if (lane->span_count == JOIN_SPAN_DEPTH) {
+	if (lane->span_count == JOIN_SPAN_DEPTH && !span_drop_oldest(j, lane)) {
 		join_count(j, JOIN_SPAN_UNPAIRED, 1);
 		return;
 	}
@@ -912,6 +932,7 @@ static void on_host(struct join *j, const struct join_host_pend *p)
 
 	if (lane->generation != p->generation) { /* another thread uses the lane */
 		group_close(j, lane, 0, 0);
+		span_drop_all(j, lane);
 		memset(lane, 0, sizeof(*lane));
 		lane->generation = p->generation;
 	}
@@ -1221,6 +1242,8 @@ void join_finish(struct join *j)
 	if (j->last_host_ns > j->watermark_ns)
 		j->watermark_ns = j->last_host_ns;
 	release_device(j, UINT64_MAX);
+	for (uint32_t i = 0; i < j->lane_count; i++)
+		span_drop_all(j, &j->lanes[i]);
 	for (uint32_t i = 0; i < j->stream_count; i++) {
 		while (j->streams[i].launches.count)
 			join_match_launch_drop(j, &j->streams[i]);

@@ -34,7 +34,8 @@
 	X(TABLE_FULL, "join_table_full")      /* too many streams, communicators, templates ... */ \
 	X(FORCED, "join_forced")	      /* delivered early because of a burst */             \
 	X(UNKNOWN_EVENT, "unknown_event")     /* a kind this version does not know */              \
-	X(SPAN_UNPAIRED, "span_unpaired")     /* a span's end without its begin, or too deep */
+	X(SPAN_UNPAIRED,                                                                           \
+	  "span_unpaired") /* a span's end without its begin, a begin without its end */
 
 enum join_loss {
 #define X(name, text) JOIN_##name,

@@ -49,4 +49,22 @@ with tempfile.TemporaryDirectory() as work:
     print(("ok" if good else "not ok") + " 3 - texts that a catalogue names are steps with their work")
     if not good:
         print("# " + repr((p.returncode, steps, work_of, named, p.stderr)))
-print("1..3")
+    # texts of a megabyte, without an end, with one on the next page, and as long as a name may be; then ranges never closed
+    p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", f"{work}/caller"],
+                       env=dict(env, NVTX_HOSTILE="1"), capture_output=True, text=True, timeout=60)
+    names = [len(n) for n in re.findall(r" span_begin .* source=1 name=([xy]+)$", p.stdout, re.M)]
+    good = p.returncode == 0 and names == [4096] * 3 + [100] * 3 + [3000] * 3 + [4095] * 3
+    print(("ok" if good else "not ok") + " 4 - texts that are too long or never end harm nothing")
+    if not good:
+        print("# " + repr((p.returncode, names, p.stderr)))
+    counted = re.search(r"\bspan_text=(\d+)", p.stdout)
+    good = bool(counted) and counted[1] == "10"  # two texts, by five calls
+    print(("ok" if good else "not ok") + " 5 - and are counted")
+    if not good:
+        print("# " + repr(counted))
+    after = re.findall(r" span_(begin|end) .* depth=1000 source=1 name=(.*)", p.stdout)
+    good = after == [("begin", "after"), ("end", "")]
+    print(("ok" if good else "not ok") + " 6 - ranges that are never closed hide no later one")
+    if not good:
+        print("# " + repr(after))
+print("1..6")

@@ -1044,6 +1044,37 @@ static void lost_ends_do_not_shift_spans(void **state)
 									 : 2 * MS);
 }
 
+static void range(struct rig *g, uint64_t t, bool begin)
+{
+	struct event_span e = {.head = {.kind = begin ? EVENT_SPAN_BEGIN : EVENT_SPAN_END, .t = t},
+			       .name = begin ? NAME_RELU : 0,
+			       .source = SPAN_SOURCE_NVTX};
+
+	push(g, 1, &e, sizeof(e), false);
+}
+
+/* Each round one range more, and a function and a range that end. */
+static void ranges_that_never_end_hide_no_others_and_are_counted(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = T0;
+
+	for (unsigned i = 0; i < 100; i++) {
+		range(g, t += MS, true);
+		python_span(g, t += MS, true, 0, NAME_GEMM, NULL);
+		range(g, t += MS, true);
+		range(g, t += MS, false);
+		python_span(g, t += MS, false, 0, 0, NULL);
+	}
+	python_span(g, t += MS, true, 0, NAME_GEMM, NULL); /* still runs at the end */
+	settle(g);
+	assert_int_equal(g->host_count, 200);
+	for (unsigned i = 0; i < 200; i++)
+		assert_int_equal(g->host[i].end_ns - g->host[i].begin_ns, i % 2 ? 3 * MS : MS);
+	join_finish(g->j);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_SPAN_UNPAIRED], 100);
+}
+
 static void a_transfer_has_its_times_in_nanoseconds(void **state)
 {
 	struct rig *g = *state;
@@ -1077,6 +1108,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
 	    T(lost_ends_do_not_shift_spans),
+	    T(ranges_that_never_end_hide_no_others_and_are_counted),
 	    T(requests_of_a_span_are_records),
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_transfer_has_its_times_in_nanoseconds),
