@@ -465,6 +465,15 @@ static void put_series(struct metrics *m, const struct fleet *f, const struct fl
 				       job->name, "objective", request_objective_name(o), NULL);
 }
 
+/* What is over has no series: its last values would look like those of now. */
+static bool is_running(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < job->rank_count; i++)
+		if (job->ranks[i].used && fleet_rank_is_alive(f, &job->ranks[i], now_ns))
+			return true;
+	return false;
+}
+
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			    struct metrics *m)
 {
@@ -488,7 +497,7 @@ void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64
 		for (uint32_t i = 0; i < n; i++) {
 			pthread_mutex_lock(&f->lock);
 			job = fleet_find_job(f, names[i].name);
-			if (job && job->requests)
+			if (job && job->requests && is_running(f, job, now_ns))
 				put_series(m, f, job, which, now_ns);
 			pthread_mutex_unlock(&f->lock);
 		}

@@ -358,14 +358,14 @@ void gpu_node_json(const struct node *n, const struct http_user *user, struct bu
 }
 
 /* reason: NULL but for throttling. */
-static void sample(const struct gpu_node *g, uint32_t i, const char *name, double v,
-		   const char *reason, struct metrics *m)
+static void sample(const struct node *n, uint32_t i, const char *name, double v, const char *reason,
+		   struct metrics *m)
 {
 	char gpu[12];
 
 	snprintf(gpu, sizeof(gpu), "%u", i);
-	metrics_sample(m, name, v, "gpu", gpu, "UUID", g->device[i].id.uuid,
-		       reason ? "reason" : NULL, reason, NULL);
+	metrics_sample(m, name, v, "gpu", gpu, "UUID", n->gpu->device[i].id.uuid, "hostname",
+		       n->settings.node_name, reason ? "reason" : NULL, reason, NULL);
 }
 
 void gpu_node_metrics(const struct node *n, struct metrics *m)
@@ -386,7 +386,7 @@ void gpu_node_metrics(const struct node *n, struct metrics *m)
 		metrics_family(m, values[k].metric, values[k].help);
 		for (uint32_t i = 0; i < g->count; i++)
 			if (has(&g->device[i].last, values[k].field))
-				sample(g, i, values[k].metric,
+				sample(n, i, values[k].metric,
 				       (double)g->device[i].last.value[values[k].field] *
 					   values[k].unit,
 				       NULL, m);
@@ -395,13 +395,13 @@ void gpu_node_metrics(const struct node *n, struct metrics *m)
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
 		     k++)
-			sample(g, i, "sysom_gpu_throttled",
+			sample(n, i, "sysom_gpu_throttled",
 			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0,
 			       reasons[k].name, m);
 	metrics_family(m, "sysom_gpu_xid_total", "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
-		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, m);
+		sample(n, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, m);
 	metrics_family(m, "sysom_gpu_answers", "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
-		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, m);
+		sample(n, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, m);
 }

@@ -444,6 +444,18 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 	return true;
 }
 
+/* What is over has no series: its last values would look like those of now. */
+static bool is_shown(const struct node *n, const struct http_user *user, const char *job)
+{
+	for (uint32_t i = 0; http_user_sees_job(user, job) && i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->state != PROCESS_GONE && !strcmp(p->id.job, job))
+			return true;
+	}
+	return false;
+}
+
 void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
 	static const struct {
@@ -462,12 +474,12 @@ void request_node_metrics(struct node *n, const struct http_user *user, struct m
 		const char *job;
 		const struct request_stats *s = request_table_stats(t, i, &job);
 
-		for (size_t k = 0; s && k < sizeof(results) / sizeof(results[0]); k++)
-			if (http_user_sees_job(user, job))
-				metrics_sample(
-				    m, "sysom_requests_total",
-				    (double)*(const uint64_t *)((const char *)s + results[k].at),
-				    "job_name", job, "result", results[k].result, NULL);
+		if (!s || !is_shown(n, user, job))
+			continue;
+		for (size_t k = 0; k < sizeof(results) / sizeof(results[0]); k++)
+			metrics_sample(m, "sysom_requests_total",
+				       (double)*(const uint64_t *)((const char *)s + results[k].at),
+				       "job_name", job, "result", results[k].result, NULL);
 	}
 	metrics_family(m, "sysom_request_violations_total",
 		       "Requests that missed an objective: time to first token (ttft) or time per "
@@ -476,10 +488,11 @@ void request_node_metrics(struct node *n, const struct http_user *user, struct m
 		const char *job;
 		const struct request_stats *s = request_table_stats(t, i, &job);
 
-		for (unsigned k = 0; s && k < REQUEST_OBJECTIVES; k++)
-			if (http_user_sees_job(user, job))
-				metrics_sample(m, "sysom_request_violations_total",
-					       (double)s->violated[k], "job_name", job, "objective",
-					       request_objective_name(k), NULL);
+		if (!s || !is_shown(n, user, job))
+			continue;
+		for (unsigned k = 0; k < REQUEST_OBJECTIVES; k++)
+			metrics_sample(m, "sysom_request_violations_total", (double)s->violated[k],
+				       "job_name", job, "objective", request_objective_name(k),
+				       NULL);
 	}
 }

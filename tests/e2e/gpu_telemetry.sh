@@ -12,10 +12,12 @@ says "# healthy"
 gpu() { node_api status ".gpu$1"; }
 metric() { curl -sf -m 10 "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | grep -F "$1"; }
 
-export STACK_SYSOMD_FLAGS="--gpu-library $PWD/$B/lib/sim/libnvidia-ml.so.1 --gpu-period 200ms"
+export STACK_SYSOMD_FLAGS="--gpu-library $PWD/$B/lib/sim/libnvidia-ml.so.1 --gpu-period 200ms --node-name gpu-host"
 stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
 open() { [ "$(gpu .mode)" = nvml ] && [ "$(gpu '.devices | length')" = 8 ]; }
 ok "NVML opens and has 8 devices" stack_wait 20 open
+# as the downward API of a Pod does
+export POD_NAMESPACE=research POD_NAME=train-0 CONTAINER_NAME=trainer NODE_NAME=gpu-host
 "$BIN/sysom" run --job gpu-telemetry -- "$BIN/simjob" --ranks 4 --seconds 3600 --seed 7 >"$WORK/job.log" 2>&1 &
 JOB=$!
 ok "four ranks learn what is usual" stack_wait 30 known 4
@@ -43,8 +45,8 @@ held() { [ "$(gpu ".devices[$CULPRIT].sm_clock_mhz")" = 1250 ]; }
 ok "the status follows" stack_wait 5 held
 ok "with what holds the clock down" is "$(gpu ".devices[$CULPRIT].throttle" | jq -c .)" '["sw_thermal","hw_thermal"]'
 ok "the metrics have the clock" metric \
-	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\"} 1250000000"
-ok "and the reason" metric "gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",reason=\"hw_thermal\"} 1"
+	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",hostname=\"gpu-host\"} 1250000000"
+ok "and the reason" metric "gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",hostname=\"gpu-host\",reason=\"hw_thermal\"} 1"
 ok "sysom status shows it" bash -c "'$BIN/sysom' status | tee '$WORK/status.log' | grep -q 'GPU $CULPRIT of rank $CULPRIT: 1250 of 1980 MHz, 93 C.*heat'"
 raised() { # name subject-part
 	jq -e --arg name "$1" --arg part "$2" '[.signals[] | select(.name == $name and .raised and
@@ -64,8 +66,22 @@ ok "the culprit has an incident, which knows of its clock" stack_wait 12 reporte
 "$BIN/sysom" report "$ID" -o "$WORK/report.html" >/dev/null
 ok "its report draws clock and power, and names the GPU" bash -c "grep -q '<h3>SM clock' '$WORK/report.html' &&
 	grep -q '<h3>Power' '$WORK/report.html' && grep -q 'rank $CULPRIT</b> GPU $CULPRIT' '$WORK/report.html'"
+# whose collectives have transfers to another node
+"$B/test/link_caller" --serve 127.0.0.1 >"$WORK/port" 2>"$WORK/serve.log" &
+stack_wait 10 test -s "$WORK/port"
+POD_NAME=train-1 RANK=0 WORLD_SIZE=2 "$BIN/sysom" run --job links -- "$B/test/link_caller" 127.0.0.1 "$(cat "$WORK/port")" 3600 \
+	>"$WORK/links.log" 2>&1 &
+LINKS=$!
+ok "a job with transfers has series of links and collectives" stack_wait 20 metric 'sysom_collective_bytes_total{job_name="links@'
+if /usr/bin/python3 tests/needs.py command:promtool module:prometheus_client >/dev/null; then
+	curl -sf -m 10 "http://127.0.0.1:$STACK_NODE_HTTP/metrics" >"$WORK/page"
+	ok "GPU, rank and link series join with those of DCGM's exporter" /usr/bin/python3 tests/e2e/dcgm_join.py "$WORK/page" "$WORK"
+else
+	skip "GPU, rank and link series join with those of DCGM's exporter" "needs command:promtool module:prometheus_client"
+fi
+kill $LINKS
 says "0.xid 79" # and the clock is free again
-ok "an XID is counted" stack_wait 5 metric 'sysom_gpu_xid_total{gpu="0",UUID="GPU-53494d47-5055-0000-0000-000000000000"} 1'
+ok "an XID is counted" stack_wait 5 metric 'sysom_gpu_xid_total{gpu="0",UUID="GPU-53494d47-5055-0000-0000-000000000000",hostname="gpu-host"} 1'
 end_job $JOB
 ok "the job ends with 0" is $? 0
 stack_end sysomd "$STACK_SYSOMD_PID"

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 if "SYSOM_TEST_REAPED" not in os.environ:
     os.execvp("python3", ["python3", "tests/reap.py", sys.executable, *sys.argv])
@@ -22,6 +23,8 @@ SETTLED_S = 50  # at most: a request is judged 2 s after its end, and the next b
 
 
 class Serving(Stack):
+    pages = [], []
+
     def node(self, query=""):
         return self.get("NODE", f"requests{query}")
 
@@ -29,17 +32,26 @@ class Serving(Stack):
         found = self.get("SYSOM_URL", f"requests?job={job}")["requests"]
         return found[0] if found else {"violations": []}
 
+    def series(self, where, job):
+        """Lines of the job's metrics, but for its incidents'."""
+        return [line for line in self.text(where, "/metrics").splitlines()
+                if f'job_name="{job}@' in line and not line.startswith("sysom_incident_")]
+
     def incidents(self, job):
         return [i for i in self.get("SYSOM_URL", f"incidents?job={job}")["incidents"]
                 if i["kind"] == "requests"]
 
     def serve(self, work, job, *options):
-        """The engine's exit status and its truth: requests by hash, steps by engine."""
+        """The engine's exit status and its truth: requests by hash, steps by engine. self.pages: of metrics, as it ran."""
         truth = f"{work}/{job}.jsonl"
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "PYTHON", "LD_PRELOAD"))}
         env = dict(env, **self.env, SIM_LIB=f"{B}/lib/sim", LC_ALL="C.UTF-8")
-        p = subprocess.run([f"{B}/bin/sysom", "run", "--job", job, "--", PYTHON, "sim/serve_sim.py", "--truth", truth,
-                            *options], env=env, capture_output=True, text=True, check=False)
+        with subprocess.Popen([f"{B}/bin/sysom", "run", "--job", job, "--", PYTHON, "sim/serve_sim.py", "--truth", truth,
+                               *options], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as p:
+            while p.poll() is None:
+                pages = [self.series(where, job) for where in ("NODE", "SYSOM_URL")]
+                self.pages = pages if all(pages) else self.pages
+                time.sleep(1)
         requests, steps = {}, []
         with open(truth, encoding="ascii") as f:
             for line in f:
@@ -151,10 +163,13 @@ def check_queue(stack, work):
     found = wait_for(SETTLED_S, lambda: [v for v in stack.job("queue")["violations"] if v["objective"] == "ttft"])
     phases = [v["phase"] for v in found]
     tap.ok(phases.count("queue") * 2 > len(phases), "queue: most of the late ones waited for the engine", phases)
-    text = stack.text("SYSOM_URL", "/metrics")
-    lines = [line for line in text.splitlines() if line.startswith("sysom_job_request")]
-    tap.ok(any('objective="ttft",quantile="0.99"' in line for line in lines) and
-           any(line.startswith("sysom_job_request_violations_total{") for line in lines), "queue: metrics", lines)
+    node, cluster = stack.pages
+    tap.ok(any('objective="ttft",quantile="0.99"' in line for line in cluster) and
+           any(line.startswith("sysom_job_request_violations_total{") for line in cluster) and
+           any(line.startswith("sysom_requests_total{") for line in node), "queue: metrics", (node, cluster))
+    tap.ok(wait_for(SETTLED_S, lambda: not stack.series("NODE", "queue") + stack.series("SYSOM_URL", "queue")),
+           "queue: a job that is over has no series",
+           (stack.series("NODE", "queue"), stack.series("SYSOM_URL", "queue")))
 
 
 def check_split(stack, work):
