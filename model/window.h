@@ -74,7 +74,9 @@ struct window_step {
 	double expected_self_ns; /* self time */
 	double excess, self_excess;
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
-	uint32_t reserved;
+	/* The kind that it is compared with (kinds.h): one that recurs after so many steps; 0: the
+	 * steps of its phase. */
+	uint32_t period;
 };
 /* How much longer it took than expected; negative: faster; 0: no expectation. */
 static inline double window_step_lost_ns(const struct window_step *s)

@@ -3,9 +3,11 @@
  * first window. */
 #include "node/anomaly.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/order.h"
 
 void anomaly_config_default(struct anomaly_config *c)
 {
@@ -38,6 +40,29 @@ static void remember(struct anomaly *a, const struct window_step *s)
 	a->history[a->history_next] = *s;
 	a->history_next = (a->history_next + 1) % ANOMALY_HISTORY_MAX;
 	a->history_count += a->history_count < ANOMALY_HISTORY_MAX;
+}
+
+static uint64_t last_of(const struct anomaly_kind *k)
+{
+	return k->count
+		   ? k->step[(k->next + ANOMALY_KIND_STEPS - 1) % ANOMALY_KIND_STEPS].step.end_ns
+		   : 0;
+}
+
+/* The place of the kind; a new one replaces the kind that was seen last the longest ago. */
+static void remember_usual(struct anomaly *a, const struct window_step *s)
+{
+	struct anomaly_kind *k = &a->kind[0];
+
+	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX && k->period != s->period; i++)
+		if (a->kind[i].period == s->period || last_of(&a->kind[i]) < last_of(k))
+			k = &a->kind[i];
+	if (k->period != s->period)
+		*k = (struct anomaly_kind){.period = s->period};
+	k->step[k->next] = *s;
+	k->step[k->next].flags |= WINDOW_STEP_MARGIN;
+	k->next = (k->next + 1) % ANOMALY_KIND_STEPS;
+	k->count += k->count < ANOMALY_KIND_STEPS;
 }
 
 /* The step so many steps ago; 1: the latest. */
@@ -151,7 +176,34 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 			closed = anomaly_close(a, now_ns);
 	}
 	remember(a, s);
+	if (s->period && !flagged && !(s->flags & WINDOW_STEP_OUT))
+		remember_usual(a, s);
 	return closed;
+}
+
+static bool has_flagged(const struct anomaly *a, uint32_t period)
+{
+	for (uint32_t i = 0; i < a->step_count && period; i++)
+		if (a->steps[i].period == period && a->steps[i].flags & WINDOW_STEP_FLAGGED)
+			return true;
+	return false;
+}
+
+ORDER_BY(by_begin, struct window_step, ORDER_UP(step.begin_ns));
+
+uint32_t anomaly_reference(const struct anomaly *a, struct window_step *out)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX; i++) {
+		const struct anomaly_kind *k = &a->kind[i];
+
+		for (uint32_t q = 0; q < k->count && has_flagged(a, k->period); q++)
+			if (k->step[q].step.end_ns <= a->steps[0].step.begin_ns)
+				out[n++] = k->step[q];
+	}
+	qsort(out, n, sizeof(*out), by_begin);
+	return n;
 }
 
 void anomaly_reset(struct anomaly *a)

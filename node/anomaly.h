@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
- * some healthy steps, or at its length limit; then the next window continues the same anomaly. Two
+ * some healthy steps, or at its length limit; then the next window continues the same anomaly.
+ * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it. Two
  * token buckets bound a storm: one for full windows, one for summaries. Windows with a spike have a
  * bucket of full ones of their own first, so that many small anomalies leave no spike without its
  * evidence. Windows beyond all are only counted.
@@ -10,9 +11,12 @@
 
 #include "model/window.h"
 
-#define ANOMALY_MARGIN_MAX  64u
-#define ANOMALY_HISTORY_MAX 128u
-#define ANOMALY_STEPS_MAX   512u
+#define ANOMALY_MARGIN_MAX    64u
+#define ANOMALY_HISTORY_MAX   128u
+#define ANOMALY_STEPS_MAX     512u
+#define ANOMALY_KINDS_MAX     8u
+#define ANOMALY_KIND_STEPS    8u
+#define ANOMALY_REFERENCE_MAX (ANOMALY_KINDS_MAX * ANOMALY_KIND_STEPS)
 
 struct anomaly_config {
 	uint32_t margin_steps;	/* healthy steps before the first flagged step and after the last */
@@ -30,6 +34,12 @@ struct anomaly_bucket {
 	uint64_t at_ns;
 };
 
+/* The latest usual steps of one kind. */
+struct anomaly_kind {
+	uint32_t period, next, count; /* period 0: free */
+	struct window_step step[ANOMALY_KIND_STEPS];
+};
+
 enum anomaly_state { ANOMALY_IDLE = 0, ANOMALY_OPEN = 1, ANOMALY_CLOSED = 2 };
 enum anomaly_grant { ANOMALY_COUNT_ONLY = 0, ANOMALY_SUMMARY = 1, ANOMALY_FULL = 2 };
 
@@ -40,6 +50,7 @@ struct anomaly {
 	uint32_t history_next, history_count;
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
+	struct anomaly_kind kind[ANOMALY_KINDS_MAX];
 	uint32_t flagged_count, self_count;
 	uint32_t spike_count, spike_self_count; /* of these, with WINDOW_STEP_SPIKE */
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
@@ -60,6 +71,10 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 /* Closes an open window now, at shutdown or when the rank is gone. True if there is a window to
  * take. */
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
+/* The reference of the closed window's flagged steps that are of a kind: the latest usual steps of
+ * these kinds from before the window, in order; at most ANOMALY_REFERENCE_MAX.
+ * Returns their number. */
+uint32_t anomaly_reference(const struct anomaly *a, struct window_step *out);
 /* Call after the closed window was taken or discarded. */
 void anomaly_reset(struct anomaly *a);
 /* The window's enum window_reason. WINDOW_SELF: in at least half of the flagged steps the self time

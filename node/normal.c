@@ -149,7 +149,7 @@ void normal_step(struct normal *n, const struct window_step *ws, bool used,
 		n->flagged++;
 		add_span(n, s->begin_ns, s->end_ns);
 	}
-	if (!used || ws->flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT))
+	if (!used || ws->period || ws->flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT))
 		return;
 	keep_values(n, s);
 	n->healthy++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * normal.h - summarise a rank's healthy steps since the last sketch: figures per step, kernels by
  * name, launch threads, and the times of unhealthy steps.
- * Healthy: judged and neither out nor flagged (the models learn from the same steps).
+ * Healthy: judged, neither out nor flagged, and of no kind (the models learn from the same steps).
  * Owns: its memory, allocated at open.  Threads: one caller.  Pure otherwise. */
 #pragma once
 

@@ -139,6 +139,7 @@ static struct window_step as_window_step(const struct step *s, const struct judg
 	ws.expected_self_ns = v->expected_self_ns;
 	ws.excess = v->excess;
 	ws.self_excess = v->self_excess;
+	ws.period = v->period;
 	ws.flags |= (v->out ? WINDOW_STEP_OUT : 0) | (v->flagged ? WINDOW_STEP_FLAGGED : 0) |
 		    (v->first ? WINDOW_STEP_FIRST : 0) | (v->spike ? WINDOW_STEP_SPIKE : 0);
 	return ws;
@@ -189,7 +190,7 @@ static void add_step(struct rank *r, const struct step *s, uint32_t kernel_count
 		r->stats.judged++;
 		/* A model that is still learning has learned this step, so it is kept for the next
 		 * sysomd. */
-		if (!v.out || v.state == ROOFLINE_LEARNING)
+		if ((!v.out && !v.of_kind) || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
 		on_judged(r, &ws, v.self, now_ns);
 	}

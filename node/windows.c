@@ -103,13 +103,16 @@ static void ship_anomaly(struct slot *s, uint64_t now_ns)
 {
 	struct rank *r = s->rank;
 	struct anomaly *a = &r->anomaly;
+	struct window_step steps[ANOMALY_REFERENCE_MAX + ANOMALY_STEPS_MAX];
+	uint32_t before = anomaly_reference(a, steps);
 	struct windows_request q = {.reason = anomaly_reason(a),
-				    .steps = a->steps,
-				    .step_count = a->step_count,
+				    .steps = steps,
+				    .step_count = before + a->step_count,
 				    .anomaly_id = a->id,
 				    .sequence = a->sequence};
 	bool full;
 
+	memcpy(steps + before, a->steps, a->step_count * sizeof(*steps));
 	q.begin_ns = a->steps[0].step.begin_ns;
 	q.end_ns = a->steps[a->step_count - 1].step.end_ns;
 	full = q.reason == WINDOW_SELF || !shown_elsewhere(s, q.begin_ns, q.end_ns);
@@ -519,40 +522,102 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 	return 0;
 }
 
+/* Appends those that are not there yet: the device may do the work of a piece's steps in the next
+ * piece. */
+static int append(struct record **to, uint32_t *count, const struct record *from, uint32_t n)
+{
+	struct record *all;
+
+	while (n && *count && from->begin_ns <= (*to)[*count - 1].begin_ns) {
+		from++;
+		n--;
+	}
+	all = realloc(*to, ((size_t)*count + n + 1) * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	if (n)
+		memcpy(all + *count, from, n * sizeof(*all));
+	*to = all;
+	*count += n;
+	return 0;
+}
+
 static bool is_whole(const struct step *s, const struct recorder_extract *x)
 {
 	return s->begin_ns >= x->from_ns && s->end_ns <= x->until_ns &&
 	       s->device_end_ns <= x->until_ns;
 }
 
-int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
-		    uint32_t max)
+uint32_t windows_pieces(const struct windows_request *q, struct windows_piece *out)
 {
-	uint64_t until = q->end_ns;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < q->step_count && n < ANOMALY_REFERENCE_MAX; i++) {
+		const struct step *s = &q->steps[i].step;
+
+		struct windows_piece p = {s->begin_ns, s->end_ns};
+
+		if (s->end_ns > q->begin_ns)
+			break;
+		if (s->device_end_ns > p.end_ns)
+			p.end_ns = s->device_end_ns < q->begin_ns ? s->device_end_ns : q->begin_ns;
+		if (n && p.begin_ns <= out[n - 1].end_ns)
+			out[n - 1].end_ns = p.end_ns;
+		else
+			out[n++] = p;
+	}
+	out[n++] = (struct windows_piece){q->begin_ns, q->end_ns};
+	return n;
+}
+
+/* Adds the records of a piece and of steps [first, last), those that end in it. */
+static int add_piece(struct window *out, const struct rank *r, const struct windows_piece *p,
+		     uint32_t first, uint32_t last, uint32_t max)
+{
+	uint64_t until = p->end_ns;
 	struct recorder_extract x;
 	int err;
 
-	for (uint32_t i = 0; i < q->step_count; i++)
-		if (q->steps[i].step.device_end_ns > until &&
-		    q->steps[i].step.device_end_ns < q->end_ns + DEVICE_BEHIND_NS)
-			until = q->steps[i].step.device_end_ns;
-	err = recorder_extract(r->recorder, r->slot, q->begin_ns, until, max, &x);
+	for (uint32_t i = first; i < last; i++)
+		if (out->steps[i].step.device_end_ns > until &&
+		    out->steps[i].step.device_end_ns < p->end_ns + DEVICE_BEHIND_NS)
+			until = out->steps[i].step.device_end_ns;
+	err = recorder_extract(r->recorder, r->slot, p->begin_ns, until, max, &x);
 	if (err)
 		return err;
-	while (x.host_count && x.host[x.host_count - 1].begin_ns > q->end_ns)
+	while (x.host_count && x.host[x.host_count - 1].begin_ns > p->end_ns)
 		x.host_count--;
-	out->host = x.host;
-	out->host_count = x.host_count;
-	out->device = x.device;
-	out->device_count = x.device_count;
-	out->raw_bytes = (uint64_t)x.host_count * RING_HOST_SLOT_BYTES +
-			 (uint64_t)x.device_count * RING_DEVICE_SLOT_BYTES;
-	for (uint32_t i = 0; i < out->step_count; i++)
+	err = append(&out->host, &out->host_count, x.host, x.host_count)
+		  ?: append(&out->device, &out->device_count, x.device, x.device_count);
+	for (uint32_t i = first; i < last; i++)
 		if (!is_whole(&out->steps[i].step, &x))
 			out->steps[i].flags |= WINDOW_STEP_CUT;
 	if (x.until_ns != UINT64_MAX)
 		windows_loss(out, "window_cut", 1);
-	return 0;
+	recorder_extract_free(&x);
+	return err;
+}
+
+int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
+		    uint32_t max)
+{
+	struct windows_piece piece[ANOMALY_REFERENCE_MAX + 1];
+	uint32_t n = windows_pieces(q, piece), first = 0, last = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < n && !err; i++) {
+		uint32_t had =
+		    out->host_count > out->device_count ? out->host_count : out->device_count;
+
+		while (last < out->step_count &&
+		       (i + 1 == n || out->steps[last].step.end_ns <= piece[i].end_ns))
+			last++;
+		err = add_piece(out, r, &piece[i], first, last, max > had ? max - had : 0);
+		first = last;
+	}
+	out->raw_bytes = (uint64_t)out->host_count * RING_HOST_SLOT_BYTES +
+			 (uint64_t)out->device_count * RING_DEVICE_SLOT_BYTES;
+	return err;
 }
 
 int windows_steps(struct windows_request *q, const struct rank *r)

@@ -23,6 +23,7 @@ struct windows_request {
 	bool summary_only;
 	struct window_step *steps;
 	uint32_t step_count;
+	/* Steps that end before begin_ns are a reference: parts of the time before. */
 	uint64_t begin_ns, end_ns;
 	const uint8_t *anomaly_id; /* NULL: a fresh id */
 	uint32_t sequence;
@@ -83,7 +84,14 @@ void windows_peers_stats(const struct windows *w, struct local_peers_stats *out)
 
 /* Fills a zeroed window, whose id is set, with the request and its steps. 0 or -ENOMEM. */
 int windows_fill(struct window *out, const struct windows_request *q, const struct rank *r);
-/* Adds records, at most max of each kind. raw_bytes: their size in the ring. 0 or -ENOMEM. */
+struct windows_piece {
+	uint64_t begin_ns, end_ns;
+};
+/* The parts of the time that the window is about, in order: those of its reference, then the time of
+ * the request. At most ANOMALY_REFERENCE_MAX + 1; returns their number. */
+uint32_t windows_pieces(const struct windows_request *q, struct windows_piece *out);
+/* Adds the records of all pieces, at most max of each kind. raw_bytes: their size in the ring. 0 or
+ * -ENOMEM. */
 int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
 		    uint32_t max);
 /* Sets the request's steps to those in its time range; the caller frees them. 0 or -ENOMEM. */

@@ -69,12 +69,15 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 {
 	uint32_t frames_max =
 	    q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES : LIMIT_WINDOW_STACK_FRAMES;
-	int err;
+	struct windows_piece piece[ANOMALY_REFERENCE_MAX + 1];
+	uint32_t n = windows_pieces(q, piece);
+	int err = 0;
 
 	if (q->summary_only && q->reason == WINDOW_COMM)
 		return 0;
-	err = cpu_stacks_extract(p->node->stacks, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns,
-				 q->end_ns, &w->stacks);
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = cpu_stacks_extract(p->node->stacks, p->pid > 0 ? (uint32_t)p->pid : 0,
+					 piece[i].begin_ns, piece[i].end_ns, &w->stacks);
 	if (err == -ENOMEM)
 		return err;
 	if (err && err != -ENOSYS)

@@ -49,7 +49,7 @@ static void row_from_step(struct row *r, const struct window_step *w)
 	    s->work_count,
 	    s->source,
 	    s->flags,
-	    (uint64_t)w->reserved << 32 | w->flags,
+	    (uint64_t)w->period << 32 | w->flags,
 	    /* above, a zero device time and one equal to the host's look the same. The last
 		 * bit: the latency is the device's, as in found steps */
 	    (s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u) |
@@ -94,7 +94,7 @@ static void row_to_step(const struct row *r, struct window_step *w)
 	s->source = (uint32_t)v[21];
 	s->flags = (uint32_t)v[22];
 	w->flags = (uint32_t)v[23];
-	w->reserved = (uint32_t)(v[23] >> 32);
+	w->period = (uint32_t)(v[23] >> 32);
 	memcpy(s->work, r->floats, sizeof(s->work));
 	w->expected_ns = r->floats[4];
 	w->expected_self_ns = r->floats[5];

@@ -128,10 +128,16 @@ static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 	return !count;
 }
 
-/* Adds the member's views of the fault. A view also stands for the windows that were dropped with
- * the same cause. Without a view that has a ledger, its most significant window. */
-static void add_slow(const struct incident *i, const struct member *m, const struct coll_split *s,
-		     struct ledger *to)
+/* The kind of the excerpt's steps, slow and healthy ones. */
+static uint32_t period_of(const struct excerpt *p)
+{
+	return p->slow.rank.period;
+}
+
+/* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
+ * dropped with the same cause. */
+static void add_views(const struct incident *i, const struct member *m, uint32_t period,
+		      const struct coll_split *s, struct ledger *to)
 {
 	uint32_t count;
 	struct run *spells = incident_fault_spells(i, m, &count);
@@ -139,26 +145,25 @@ static void add_slow(const struct incident *i, const struct member *m, const str
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &m->excerpts.views.view[k];
 
-		if (!v->excerpt || !is_in(spells, count, v->begin_unix_ns))
+		if (!v->excerpt || period_of(v->excerpt) != period ||
+		    !is_in(spells, count, v->begin_unix_ns))
 			continue;
 		add(v->excerpt, false,
 		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts.views, v) / v->lost_ns
 				   : 1,
 		    s, to);
 	}
-	if (!to->steps && m->excerpts.slow)
-		add(m->excerpts.slow, false, 1, s, to);
 	free(spells);
 }
 
-static void add_peers(const struct incident *i, const struct incident_judgement *j,
+static void add_peers(const struct incident *i, const struct incident_judgement *j, uint32_t period,
 		      const struct coll_split *s, struct ledger *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 		const struct excerpt *p = peer_excerpt(m);
 
-		if (p && !incident_is_culprit(i, j, m))
+		if (p && period_of(p) == period && !incident_is_culprit(i, j, m))
 			add(p, false, 1, s, to);
 	}
 }
@@ -200,20 +205,23 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 	return p->healthy_is_before && p->begin_unix_ns <= (int64_t)m->own.begin_unix_ns;
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with
- * the same work.
+/* Adds healthy steps of a kind, of the windows whose healthy steps differ enough from a slow step, both
+ * with the same work.
  * Later healthy steps may have the same fault, in a milder form, so steps from before the first
  * slow one replace them. */
-static void add_healthy(const struct incident_judgement *j, const struct member *m,
+static void add_healthy(const struct incident_judgement *j, const struct member *m, uint32_t period,
 			const struct coll_split *s, const struct ledger *slow, double lost_ns,
 			struct ledger *to)
 {
 	double slow_ns = step_ns(j, slow);
-	const struct excerpt *list[EXCERPTS];
+	const struct excerpt *all[EXCERPTS], *list[EXCERPTS];
 	double shown[EXCERPTS], most = -HUGE_VAL, enough;
-	uint32_t n = excerpts_of(m, false, list);
+	uint32_t count = excerpts_of(m, false, all), n = 0;
 	uint64_t before = 0;
 
+	for (uint32_t q = 0; q < count; q++)
+		if (period_of(all[q]) == period)
+			list[n++] = all[q];
 	for (uint32_t q = 0; q < n; q++) {
 		const struct ledger *l = excerpt_ledger(list[q], true);
 
@@ -241,7 +249,8 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	out->slow_steps = out->slow.steps;
 	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)
-		add_healthy(j, m, NULL, &(struct ledger){0}, 0, &out->usual);
+		add_healthy(j, m, period_of(m->excerpts.open), NULL, &(struct ledger){0}, 0,
+			    &out->usual);
 	out->usual_is_own = true;
 	return true;
 }
@@ -256,45 +265,147 @@ static void same_work(struct incident_books *b)
 	ledger_join_configurations(&b->usual);
 }
 
+/* The books of steps of one kind. */
+struct book {
+	uint32_t period;
+	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
+};
+
+/* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
+ * those of the most significant window. */
+static uint32_t add_slow(const struct incident *i, const struct member *m, bool flagged,
+			 const struct coll_split *s, struct book *book)
+{
+	const struct excerpt *list[EXCERPTS];
+	const struct excerpt *one = flagged ? m->excerpts.slow : m->excerpts.waiting;
+	uint32_t count = excerpts_of(m, !flagged, list), n = 0, k;
+	uint64_t steps = 0;
+
+	for (uint32_t q = 0; q < count; q++) {
+		for (k = 0; k < n && book[k].period != period_of(list[q]); k++)
+			;
+		if (k < n)
+			continue;
+		book[n] = (struct book){.period = period_of(list[q])};
+		if (flagged)
+			add_views(i, m, book[n].period, s, &book[n].slow);
+		steps += book[n++].slow.steps;
+	}
+	for (k = 0; k < n && !steps; k++)
+		if (one && book[k].period == period_of(one))
+			add(one, false, 1, s, &book[k].slow);
+	return n;
+}
+
+/* Adds up the books that have such a reference: its steps in proportion to the slow ones. */
+static void add_up(const struct book *book, uint32_t n, bool own, struct ledger *slow,
+		   struct ledger *usual)
+{
+	double slow_steps = 0, steps = 0;
+
+	for (uint32_t k = 0; k < n; k++) {
+		const struct ledger *l = own ? &book[k].own : &book[k].peers;
+
+		slow_steps += l->steps ? (double)book[k].slow.steps : 0;
+		steps += (double)l->steps;
+	}
+	for (uint32_t k = 0; k < n; k++) {
+		const struct ledger *l = own ? &book[k].own : &book[k].peers;
+
+		if (!l->steps)
+			continue;
+		ledger_add(slow, &book[k].slow, 1);
+		ledger_add(usual, l,
+			   (double)book[k].slow.steps / slow_steps * (steps / (double)l->steps));
+	}
+}
+
+/* How much longer the slow steps are than a reference of as much work. */
+static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
+		       const struct ledger *usual)
+{
+	return step_ns(j, slow) - step_ns(j, usual) * ledger_work_ratio(slow, usual);
+}
+
+/* Chooses the reference: the rank's own steps, if they show nearly as much as its peers. */
+static bool choose(const struct incident_judgement *j, const struct book *book, uint32_t n,
+		   double lost_ns, struct incident_books *out)
+{
+	struct ledger slow, usual;
+	bool own, others;
+
+	ledger_init(&slow);
+	ledger_init(&usual);
+	add_up(book, n, true, &out->slow, &out->usual);
+	add_up(book, n, false, &slow, &usual);
+	own = out->usual.steps >= thresholds.count.few;
+	others = usual.steps >= thresholds.count.few;
+	out->usual_is_own =
+	    own && (!others || shown_by(j, &out->slow, &out->usual) >=
+				   incident_books_enough_ns(shown_by(j, &slow, &usual), lost_ns));
+	if (!out->usual_is_own) {
+		struct incident_books had = *out;
+
+		out->slow = slow;
+		out->usual = usual;
+		slow = had.slow;
+		usual = had.usual;
+	}
+	ledger_fini(&slow);
+	ledger_fini(&usual);
+	return own || others;
+}
+
+static uint32_t common_period(const struct book *book, uint32_t n)
+{
+	uint32_t period = 0, kinds = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		if (book[k].slow.steps) {
+			period = book[k].period;
+			kinds++;
+		}
+	return kinds == 1 ? period : 0;
+}
+
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m, struct incident_books *out)
 {
+	struct book book[EXCERPTS];
 	struct coll_split *split;
-	struct ledger peers;
-	double slow_ns, usual_ns, lost_ns = incident_books_lost_ns(i, j, m);
-	bool own, others;
+	double lost_ns = incident_books_lost_ns(i, j, m);
+	uint32_t n;
+	bool known;
 
-	out->flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow;
+	*out = (struct incident_books){
+	    .flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow};
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
-	ledger_init(&peers);
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
 	/* a run that was slow all the time has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	if (out->flagged)
-		add_slow(i, m, split, &out->slow);
-	else
-		add(m->excerpts.waiting, false, 1, split, &out->slow);
-	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
-	slow_ns = step_ns(j, &out->slow);
-	add_healthy(j, m, split, &out->slow, lost_ns, &out->usual);
-	if (j->kind != FINDING_UNIFORM)
-		add_peers(i, j, split, &peers);
+	n = add_slow(i, m, out->flagged, split, book);
+	for (uint32_t k = 0; k < n; k++) {
+		if (!book[k].slow.steps)
+			continue;
+		add_healthy(j, m, book[k].period, split, &book[k].slow, lost_ns, &book[k].own);
+		if (j->kind != FINDING_UNIFORM)
+			add_peers(i, j, book[k].period, split, &book[k].peers);
+	}
 	coll_split_close(split);
-	usual_ns = step_ns(j, &out->usual) * ledger_work_ratio(&out->slow, &out->usual);
-	own = out->usual.steps >= thresholds.count.few;
-	others = peers.steps >= thresholds.count.few;
-	out->usual_is_own =
-	    own && (!others || slow_ns - usual_ns >=
-				   incident_books_enough_ns(slow_ns - step_ns(j, &peers), lost_ns));
-	ledger_fini(out->usual_is_own ? &peers : &out->usual);
-	if (!out->usual_is_own)
-		out->usual = peers;
+	known = choose(j, book, n, lost_ns, out);
+	out->period = common_period(book, n);
+	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
+	for (uint32_t k = 0; k < n; k++) {
+		ledger_fini(&book[k].slow);
+		ledger_fini(&book[k].own);
+		ledger_fini(&book[k].peers);
+	}
 	same_work(out);
-	if (out->slow.steps && (own || others))
+	if (out->slow.steps && known)
 		return true;
 	incident_books_close(out);
 	return false;

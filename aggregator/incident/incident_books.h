@@ -8,7 +8,9 @@
 #include "analysis/ledger/ledger.h"
 
 struct incident_books {
+	/* usual: its steps are of the same kinds as the slow ones, in the same proportions */
 	struct ledger slow, usual;
+	uint32_t period; /* as in diagnosis_rank */
 	/* How many slow steps the fault has (incident_fault_steps); `slow` is the mean of those with
 	 * records, and weighs them otherwise. Of typical steps, their number. */
 	uint64_t slow_steps;

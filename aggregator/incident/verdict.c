@@ -59,6 +59,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
+	out->period = l->period;
 	out->stuck = j->kind == FINDING_HANG ? m->excerpts.open->stuck : "";
 }
 
@@ -101,6 +102,7 @@ static void show(const struct member *m, const struct excerpt *p, struct diagnos
 	out->ledger = had.ledger;
 	out->usual = had.usual;
 	out->usual_is_own = had.usual_is_own;
+	out->period = had.ledger ? had.period : out->period;
 	out->stuck = had.stuck;
 	out->lost_ns = had.lost_ns;
 }

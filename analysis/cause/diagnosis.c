@@ -550,9 +550,12 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
 	bool compared = v->out->by_ledger || v->base[FIGURE_STEP] >= 0;
 	struct diagnosis_number ms;
-	char who[96];
+	char who[96], recur[56] = "";
 
 	who_text(v->in, who, sizeof(who));
+	if (v->who->period)
+		snprintf(recur, sizeof(recur), ", in the steps that recur every %u steps",
+			 v->who->period);
 	if (!lead)
 		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
 			 hang ? "" : " slow", finding_cause_title(out->cause));
@@ -561,13 +564,14 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 			 lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary),
-			 "%s %s %s because %.150s (%s more per step%s)", who, is,
+			 "%s %s %s because %.150s (%s more per step%s%s)", who, is,
 			 uniform ? "slower than before" : "slow", lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms),
 			 uniform || !compared ? ""
 			 : v->past	      ? " than when healthy"
 			 : v->many	      ? " than their peers"
-					      : " than its peers");
+					      : " than its peers",
+			 recur);
 }
 
 /* ---- confidence ---- */

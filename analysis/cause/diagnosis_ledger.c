@@ -595,7 +595,9 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	}
 	if (steps) {
 		v->past = who->usual_is_own;
-	} else if (!hang) { /* the last steps before a hang were healthy */
+	} else if (!hang && !who->period) {
+		/* The last steps before a hang were healthy. Medians are of the usual steps, so they
+		 * are no reference for a kind. */
 		figure_rows(v);
 		if (!v->has_ledger)
 			sum_kinds(v);

@@ -100,9 +100,10 @@ struct choice {
 	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
 	double usual_ns;
 	uint32_t known[PHASES_MAX], known_count; /* phases with an expected latency */
-	/* only steps of this phase: prefill is no reference for decode */
-	bool of_phase;
-	uint32_t phase;
+	/* Only steps of this kind (window_step.period), and with of_phase of this phase: prefill is
+	 * no reference for decode, a step with a checkpoint none for one without. */
+	bool of_kind, of_phase;
+	uint32_t period, phase;
 	/* fewest launches of a whole step; before a lasting change steps may have less work */
 	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
@@ -188,7 +189,8 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	bool slow = is_slow(s, c);
 
-	if (s->step.flags & UNFIT || (c->of_phase && s->step.phase != c->phase) ||
+	if (s->step.flags & UNFIT || (c->of_kind && s->period != c->period) ||
+	    (c->of_phase && s->step.phase != c->phase) ||
 	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
 	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
@@ -278,33 +280,58 @@ static struct choice choose_alike(const struct window *w)
 	return n >= ALIKE_MIN ? alike : all;
 }
 
-/* The phase in which the slow steps lost most, if enough of its steps are healthy. */
-static void choose_phase(const struct window *w, struct choice *c)
+static uint32_t phase_of(const struct window_step *s)
 {
-	struct choice of = *c;
-	uint32_t phase[PHASES_MAX], count = 0, healthy = 0;
+	return s->step.phase;
+}
+
+static uint32_t period_of(const struct window_step *s)
+{
+	return s->period;
+}
+
+/* The sort of steps in which the slow ones lost most; false: none lost anything. */
+static bool lost_most(const struct window *w, const struct choice *c,
+		      uint32_t (*sort)(const struct window_step *s), uint32_t *out)
+{
+	uint32_t is[PHASES_MAX], count = 0;
 	double lost[PHASES_MAX] = {0}, most = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		uint32_t at = 0;
 
-		while (at < count && phase[at] != w->steps[i].step.phase)
+		while (at < count && is[at] != sort(&w->steps[i]))
 			at++;
 		if (at == PHASES_MAX || part_of(&w->steps[i], c) != PART_SLOW)
 			continue;
 		count += at == count;
-		phase[at] = w->steps[i].step.phase;
+		is[at] = sort(&w->steps[i]);
 		lost[at] += fmax(lost_ns(&w->steps[i], c), 0);
 	}
 	for (uint32_t at = 0; at < count; at++)
 		if (lost[at] > most) {
 			most = lost[at];
-			of.phase = phase[at];
+			*out = is[at];
 		}
-	of.of_phase = true;
+	return most > 0;
+}
+
+/* The kind in which the slow steps lost most. Without a usual step of it there is no reference. */
+static void choose_kind(const struct window *w, struct choice *c)
+{
+	c->of_kind = lost_most(w, c, period_of, &c->period);
+}
+
+/* The phase in which the slow steps lost most, if enough of its steps are healthy. */
+static void choose_phase(const struct window *w, struct choice *c)
+{
+	struct choice of = *c;
+	uint32_t healthy = 0;
+
+	of.of_phase = lost_most(w, c, phase_of, &of.phase);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		healthy += part_of(&w->steps[i], &of) == PART_HEALTHY;
-	if (most > 0 && healthy >= ALIKE_MIN)
+	if (of.of_phase && healthy >= ALIKE_MIN)
 		*c = of;
 }
 
@@ -312,8 +339,10 @@ static struct choice choose(const struct window *w)
 {
 	struct choice c = choose_alike(w);
 
-	if (c.slow)
+	if (c.slow) {
+		choose_kind(w, &c);
 		choose_phase(w, &c);
+	}
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
 }
@@ -481,6 +510,16 @@ static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count
 }
 
 /* ---- threads ---- */
+
+/* The samples of the reference's steps come first. */
+static uint32_t first_sample(const struct stack_batch *b)
+{
+	uint32_t i = 0;
+
+	while (i < b->sample_count && b->samples[i].time_ns + STACK_SLICE_NS <= b->begin_ns)
+		i++;
+	return i;
+}
 
 struct threads {
 	uint32_t tid[THREADS_MAX], launches[THREADS_MAX];
@@ -679,7 +718,7 @@ static void find_holder(struct excerpt *p, const struct window *w, const struct 
 	char room[NAME_BYTES], text[NAME_BYTES];
 	uint32_t best = 0;
 
-	for (uint32_t i = 0; i < b->sample_count; i++) {
+	for (uint32_t i = first_sample(b); i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 		const struct stack *st = &b->stacks[s->stack];
 		struct entry *e;
@@ -713,7 +752,7 @@ static void find_waker(struct excerpt *p, const struct window *w, const struct t
 	char text[sizeof(p->waker)];
 
 	r->waker_ns = 0;
-	for (uint32_t i = 0; i < b->sample_count; i++) {
+	for (uint32_t i = first_sample(b); i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 		struct entry *e;
 
@@ -741,7 +780,7 @@ static void add_threads(struct excerpt *p, const struct window *w, const struct 
 	double square_ns2 = 0;
 
 	r->cpu_ns = r->off_ns = r->gil_wait_ns = 0;
-	for (uint32_t i = 0; i < b->sample_count; i++) {
+	for (uint32_t i = first_sample(b); i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 		bool launching = launches(t, s->tid);
 
@@ -791,7 +830,7 @@ static void add_stacks(struct excerpt *p, const struct window *w, struct namer *
 		return;
 	scale = r->step_ns / (double)(end - begin);
 	find_threads(w, &t);
-	for (uint32_t i = 0; i < b->sample_count; i++)
+	for (uint32_t i = first_sample(b); i < b->sample_count; i++)
 		add_sample(p, w, &t, names, &functions, i);
 	add_threads(p, w, &t, r);
 	if (r->gil_wait_ns > 0)
@@ -1027,6 +1066,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 	keep_kernels(&healthy, parts->healthy, w->step_count, &p->healthy);
 	table_fini(&slow);
 	table_fini(&healthy);
+	p->slow.rank.period = p->healthy.rank.period = c.period;
 	p->healthy_is_before = only_before(w, parts->healthy);
 	/* before a hang, steps that are not flagged are healthy */
 	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
@@ -1063,7 +1103,7 @@ static bool add_all(struct excerpt *p, const struct window *w, struct parts *par
 		add_stacks(p, w, &names->names);
 	add_signals(p, w);
 	if (!add_ledgers(p, w, parts, names) ||
-	    !slow_step_find(w, parts->slow, ledger_frame, names, &p->step))
+	    !slow_step_find(w, parts->slow, parts->healthy, ledger_frame, names, &p->step))
 		return false;
 	p->unnamed = names->names.missed;
 	return true;

@@ -33,6 +33,7 @@ struct function {
 
 struct finder {
 	const struct window *w;
+	const bool *healthy; /* of each step */
 	slow_step_name_fn name;
 	void *arg;
 	const struct window_step *step;
@@ -105,11 +106,6 @@ struct span {
 	uint32_t depth;
 };
 
-static bool is_healthy(const struct window_step *s)
-{
-	return !(s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED));
-}
-
 static void add_span(const struct finder *f, const struct record *r, struct span *s)
 {
 	const struct window *w = f->w;
@@ -123,7 +119,7 @@ static void add_span(const struct finder *f, const struct record *r, struct span
 
 		if (at.begin_ns >= r->end_ns)
 			break;
-		if (is_healthy(&w->steps[i]))
+		if (f->healthy[i])
 			s->usual_ns += (double)overlap(at, r->begin_ns, r->end_ns);
 	}
 }
@@ -137,7 +133,7 @@ static bool find_span(struct finder *f)
 	if (!list)
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++)
-		healthy += is_healthy(&w->steps[i]);
+		healthy += f->healthy[i];
 	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
 		const struct record *r = &w->host[i];
 
@@ -456,7 +452,7 @@ static bool find_kernels(struct finder *f)
 	if (!list)
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++)
-		healthy += is_healthy(&w->steps[i]);
+		healthy += f->healthy[i];
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
 		const struct window_step *s = r->kind == RECORD_KERNEL ? step_of(w, r) : NULL;
@@ -464,7 +460,8 @@ static bool find_kernels(struct finder *f)
 		if (!s || !r->name || r->name >= w->name_count || r->end_ns < r->begin_ns)
 			continue;
 		list[r->name].slow_ns += s == f->step ? (double)(r->end_ns - r->begin_ns) : 0;
-		list[r->name].usual_ns += is_healthy(s) ? (double)(r->end_ns - r->begin_ns) : 0;
+		list[r->name].usual_ns +=
+		    f->healthy[s - w->steps] ? (double)(r->end_ns - r->begin_ns) : 0;
 		list[r->name].count += s == f->step;
 	}
 	for (uint32_t i = 1; i < w->name_count; i++) {
@@ -476,10 +473,15 @@ static bool find_kernels(struct finder *f)
 	return true;
 }
 
-bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
-		    struct slow_step *out)
+bool slow_step_find(const struct window *w, const bool *slow, const bool *healthy,
+		    slow_step_name_fn name, void *arg, struct slow_step *out)
 {
-	struct finder f = {.w = w, .name = name, .arg = arg, .step = worst_of(w, slow), .out = out};
+	struct finder f = {.w = w,
+			   .healthy = healthy,
+			   .name = name,
+			   .arg = arg,
+			   .step = worst_of(w, slow),
+			   .out = out};
 	const struct step *s;
 
 	memset(out, 0, sizeof(*out));

@@ -66,6 +66,7 @@ struct slow_step {
 /* The name of a frame of the window's stacks, without a line; valid as long as the caller's names. */
 typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
 
-/* slow: for each step of the window, whether it may be the one. false: no memory; *out is then empty. */
-bool slow_step_find(const struct window *w, const bool *slow, slow_step_name_fn name, void *arg,
-		    struct slow_step *out);
+/* For each step of the window: slow[], whether it may be the one; healthy[], whether it is a reference.
+ * false: no memory; *out is then empty. */
+bool slow_step_find(const struct window *w, const bool *slow, const bool *healthy,
+		    slow_step_name_fn name, void *arg, struct slow_step *out);

@@ -160,12 +160,11 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 
 	v->first = k.first;
 	v->of_kind = k.of_kind;
+	v->period = k.period;
 	if (!k.of_kind)
 		return;
-	if (!k.grown) {
-		v->flagged = v->self = false;
-		return;
-	}
+	if (!k.grown)
+		v->out = v->flagged = v->self = false;
 	v->expected_ns += k.usual_ns;
 	v->excess = (double)s->latency_ns / v->expected_ns - 1;
 	if (self && k.part != KINDS_WAIT) {

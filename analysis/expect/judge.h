@@ -48,9 +48,10 @@ struct judge_verdict {
 	bool out;	 /* beyond the threshold of latency or self time */
 	bool flagged;	 /* out, and persistent or far enough out */
 	bool self;	 /* flagged for its self time */
-	bool of_kind;	 /* as long as its kind; flagged only if longer */
+	bool of_kind;	 /* compared with its kind; out and flagged only if longer */
 	bool first;	 /* of no kind, and longer than any step before */
 	bool drift;	 /* with this step the drift alarm is raised */
+	uint32_t period; /* of_kind: kinds_verdict.period */
 	/* Flagged, and so much longer than its stated work explains that one such step counts. */
 	bool spike;
 };

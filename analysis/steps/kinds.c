@@ -446,6 +446,17 @@ static double usual_of_all(const struct kinds *k, double *limit)
 	return usual;
 }
 
+/* Of the open stretch's kinds the longest one. */
+static uint32_t period_of_all(const struct kinds *k)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < KINDS_PLACES; i++)
+		if (k->of & 1u << i && k->place[i].period > most)
+			most = k->place[i].period;
+	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
 /* Whether the open stretch is longer than its kinds explain, together with the kinds that are
  * due. */
 static bool has_grown(struct kinds *k, uint64_t step, double *usual_ns)
@@ -483,6 +494,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 		return v;
 	v.of_kind = true;
 	v.grown = has_grown(k, step, &v.usual_ns);
+	v.period = period_of_all(k);
 	if (v.grown && !(k->over.first_ns > 0)) {
 		double over_ns = k->open.extra_ns - v.usual_ns;
 

@@ -45,6 +45,7 @@ struct kinds_verdict {
 	uint32_t part; /* enum kinds_part */
 	/* of_kind: what an occurrence usually adds, minus what its earlier steps added */
 	double usual_ns;
+	uint32_t period; /* of_kind: of its rarest kind; it tells the kinds apart */
 };
 
 struct kinds; /* opaque; lives in the caller's memory */

@@ -334,6 +334,69 @@ static void a_turn_of_a_rank_is_a_window_of_its_own(void **state)
 	assert_in_range(own, 4, 5);
 }
 
+static void push_of_kind(struct rig *g, uint32_t period, bool flagged)
+{
+	struct window_step s = {
+	    .step = {.index = g->k, .begin_ns = g->k * STEP_NS, .end_ns = (g->k + 1) * STEP_NS},
+	    .period = period,
+	    .flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0};
+	const uint8_t id[16] = {1};
+
+	g->k++;
+	anomaly_push(&g->a, &s, true, id, g->k * STEP_NS);
+}
+
+/* Every 100th step is of a kind, every 10th of another. */
+static void the_reference_of_a_kind_is_its_latest_usual_steps(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+
+	while (g->k < 2000)
+		push_of_kind(g, g->k % 100 == 0 ? 100 : g->k % 10 == 5 ? 10 : 0, false);
+	push_of_kind(g, 100, true);
+	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS);
+	for (uint32_t i = 0; i < ANOMALY_KIND_STEPS; i++) {
+		assert_int_equal(of[i].step.index, 2000 - 100 * (ANOMALY_KIND_STEPS - i));
+		assert_int_equal(of[i].flags, WINDOW_STEP_MARGIN);
+	}
+	push_of_kind(g, 10, true);
+	assert_int_equal(anomaly_reference(&g->a, of), 2 * ANOMALY_KIND_STEPS);
+	for (uint32_t i = 1; i < 2 * ANOMALY_KIND_STEPS; i++)
+		assert_true(of[i].step.begin_ns > of[i - 1].step.begin_ns);
+	for (int i = 0; i < 3; i++)
+		push_of_kind(g, 0, false);
+	assert_true(anomaly_close(&g->a, 0));
+	anomaly_reset(&g->a);
+	/* neither slow steps nor those of the window itself */
+	for (int i = 0; i < 97; i++)
+		push_of_kind(g, 0, false);
+	push_of_kind(g, 0, true);
+	push_of_kind(g, 100, false);
+	assert_int_equal(anomaly_reference(&g->a, of), 0);
+	push_of_kind(g, 100, true);
+	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS - 1);
+	assert_int_equal(of[ANOMALY_KIND_STEPS - 2].step.index, 1900);
+}
+
+static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+
+	for (uint32_t period = 2; period < 2 + ANOMALY_KINDS_MAX + 1; period++) {
+		push_of_kind(g, period, false);
+		push_of_kind(g, period, false);
+	}
+	for (int i = 0; i < 3; i++) /* the window's margin */
+		push_of_kind(g, 0, false);
+	push_of_kind(g, 2, true);
+	assert_int_equal(anomaly_reference(&g->a, of), 0);
+	push_of_kind(g, 3, true);
+	push_of_kind(g, 2 + ANOMALY_KINDS_MAX, true);
+	assert_int_equal(anomaly_reference(&g->a, of), 4);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -354,6 +417,8 @@ int main(void)
 	    T(a_storm_of_small_anomalies_leaves_a_spike_its_evidence),
 	    T(a_rank_that_loses_half_itself_does_not_only_wait),
 	    T(a_turn_of_a_rank_is_a_window_of_its_own),
+	    T(the_reference_of_a_kind_is_its_latest_usual_steps),
+	    T(a_new_kind_takes_the_place_of_one_that_is_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,6 +181,26 @@ static void a_kind_that_grows_is_flagged_with_its_growth(void **unused)
 	end(&j);
 }
 
+/* Whether it is as long as usual or has grown. A step of the usual kind has no period. */
+static void a_step_is_compared_with_its_kind(void **unused)
+{
+	struct job j = job_of(3);
+
+	recurs(&j, 649, 50, KINDS_HOST, 400);
+	assert_int_equal(j.v.period, 0);
+	slower(&j, KINDS_HOST, 400);
+	assert_int_equal(j.v.period, 50);
+	assert_false(j.v.out);
+	assert_float_equal(j.v.expected_ns, 450 * MS, 20 * MS);
+	assert_float_equal(j.v.excess, 0, 0.05);
+	usual(&j, 49);
+	slower(&j, KINDS_HOST, 1000);
+	assert_int_equal(j.v.period, 50);
+	assert_true(j.v.out);
+	assert_float_equal(j.v.excess, 600.0 / 450, 0.1);
+	end(&j);
+}
+
 static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 {
 	static const uint32_t periods[] = {2, 3, 5, 10, 20, 37, 60};
@@ -553,6 +573,7 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
+	    cmocka_unit_test(a_step_is_compared_with_its_kind),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),

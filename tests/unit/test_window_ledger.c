@@ -1002,6 +1002,53 @@ static void impossible_open_intervals_are_none(void **state)
 	excerpt_drop(p);
 }
 
+/* Every second step writes a profile: 20 ms of its 58 ms, in the last one 50 ms. */
+static void a_step_is_compared_with_steps_of_its_kind(void **state)
+{
+	const struct ledger *healthy;
+	struct excerpt *p;
+	struct made m;
+
+	for (uint32_t known = 0; known < 2; known++) {
+		uint32_t profile, waits;
+
+		make(&m, MAIN);
+		profile = stack(&m.w.stacks, "do_fsync", "write_profile");
+		waits = stack(&m.w.stacks, "do_nanosleep", "step");
+		recorded(&m, MAIN, 0, STEPS * 100 * MS);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			uint64_t begin = i * 100 * MS, ms = i == STEPS - 1 ? 50 : i % 2 ? 20 : 0;
+
+			off(&m, MAIN, begin, begin + ms * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+			    profile, 0);
+			off(&m, MAIN, begin + ms * MS, begin + 58 * MS, STACK_SWITCH_INTERRUPTIBLE,
+			    0, waits, 0);
+			m.steps[i].period = i % 2 ? 2 : 0;
+			m.steps[i].expected_ns = i == STEPS - 1 ? 70 * MS : 100 * MS;
+			m.steps[i].flags = i == STEPS - 1 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+					   : known	  ? 0
+					   : i % 2	  ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+							  : 0;
+			m.steps[i].step.latency_ns = 100 * MS;
+		}
+		if (!known)
+			m.steps[1].step.flags = STEP_FLAG_GAP; /* the only usual one is not used */
+		p = excerpt_make(&m.w, NULL, NULL);
+		assert_non_null(p);
+		healthy = excerpt_ledger(p, true);
+		assert_int_equal(excerpt_ledger(p, false)->steps, 1);
+		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_SYNC,
+				       "write_profile (train.py)") == 50);
+		assert_int_equal(healthy->steps, known);
+		for (uint32_t i = 0; i < healthy->count; i++)
+			if (healthy->account[i].what == LEDGER_FILE_SYNC)
+				assert_int_equal(healthy->account[i].ns, 20 * MS);
+		assert_int_equal(p->slow.rank.period, 2);
+		excerpt_drop(p);
+		stack_batch_fini(&m.w.stacks);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1034,6 +1081,7 @@ int main(void)
 	    cmocka_unit_test(the_wait_of_a_rank_that_stands_still_is_known),
 	    cmocka_unit_test(many_short_waits_are_no_wait),
 	    cmocka_unit_test(impossible_open_intervals_are_none),
+	    cmocka_unit_test(a_step_is_compared_with_steps_of_its_kind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

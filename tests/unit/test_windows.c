@@ -250,6 +250,47 @@ static void steps_for_whose_records_there_is_no_room_are_marked(void **state)
 	free(q.steps);
 }
 
+/* Of a window of two steps and its reference, three earlier ones: two in a row, one alone. */
+static void the_records_of_a_reference_are_in_its_window(void **state)
+{
+	static const uint64_t index[] = {10, 11, 40, 90, 91};
+	struct rig *g = *state;
+	struct window_step all[STEPS], steps[5];
+	struct windows_request q = {.reason = WINDOW_SELF, .steps = steps, .step_count = 5};
+	struct windows_piece piece[ANOMALY_REFERENCE_MAX + 1];
+	struct window w = {.rank = g->id[0]};
+
+	stack_batch_init(&w.stacks, keyed_process());
+	assert_int_equal(rank_recent(g->rank[0], 0, UINT64_MAX, all, STEPS), STEPS);
+	for (uint32_t i = 0; i < 5; i++)
+		steps[i] = all[index[i]];
+	q.begin_ns = steps[3].step.begin_ns;
+	q.end_ns = steps[4].step.end_ns;
+	assert_int_equal(windows_pieces(&q, piece), 4);
+	assert_int_equal(piece[0].begin_ns, steps[0].step.begin_ns);
+	assert_int_equal(piece[2].end_ns, steps[2].step.end_ns);
+	assert_int_equal(piece[3].begin_ns, q.begin_ns);
+	assert_int_equal(windows_fill(&w, &q, g->rank[0]), 0);
+	assert_int_equal(w.begin_ns, q.begin_ns);
+	assert_int_equal(windows_records(&w, &q, g->rank[0], 1000), 0);
+	for (uint32_t i = 0; i < 5; i++) {
+		uint32_t launches = 0, kernels = 0;
+
+		assert_false(w.steps[i].flags & WINDOW_STEP_CUT);
+		for (uint32_t k = 0; k < w.host_count; k++)
+			launches += w.host[k].kind == RECORD_LAUNCH &&
+				    w.host[k].begin_ns == S + index[i] * STEP_NS + 1000;
+		for (uint32_t k = 0; k < w.device_count; k++)
+			kernels += w.device[k].launch_ns == S + index[i] * STEP_NS + 1000;
+		assert_int_equal(launches, 1);
+		assert_int_equal(kernels, 1);
+	}
+	for (uint32_t k = 1; k < w.host_count; k++)
+		assert_true(w.host[k].begin_ns >= w.host[k - 1].begin_ns);
+	assert_in_range(w.device_count, 5, 6);
+	wire_window_free(&w);
+}
+
 static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
 {
 	struct rig *g = *state;
@@ -302,6 +343,7 @@ int main(void)
 	    T(a_beat_says_since_when_a_rank_hangs),
 	    T(one_suspicion_lasts_a_minute_at_most),
 	    T(steps_for_whose_records_there_is_no_room_are_marked),
+	    T(the_records_of_a_reference_are_in_its_window),
 	    T(what_a_window_that_is_too_large_leaves_behind_is_said),
 	};
 
