@@ -163,12 +163,13 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 	v->period = k.period;
 	if (!k.of_kind)
 		return;
+	v->self &= k.self_grown;
 	if (!k.grown)
-		v->out = v->flagged = v->self = false;
+		v->out = v->flagged = false;
 	v->expected_ns += k.usual_ns;
 	v->excess = (double)s->latency_ns / v->expected_ns - 1;
-	if (self && k.part != KINDS_WAIT) {
-		v->expected_self_ns += k.usual_ns;
+	if (self) {
+		v->expected_self_ns += k.usual_self_ns;
 		v->self_excess = (double)s->self_ns / v->expected_self_ns - 1;
 	}
 }

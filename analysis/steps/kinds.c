@@ -29,7 +29,7 @@ struct place {
 	uint32_t part, missed; /* missed: consecutive missing occurrences */
 	uint64_t period, first, last;
 	uint64_t count, steps;
-	/* first_ns: what the first step of the latest occurrence added */
+	/* first_ns: what the first step of the latest occurrence added to its part */
 	double total_ns, first_ns, extra[KINDS_EXTRAS];
 	uint32_t extras; /* pushed so far */
 };
@@ -60,6 +60,9 @@ struct kinds {
 	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
 	 * none */
 	struct event open, over;
+	/* Of the open stretch: what its first step added to each part, and all its steps to the self
+	 * time. */
+	double open_part_ns[KINDS_PARTS], open_self_ns;
 	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
@@ -122,12 +125,11 @@ static double usual_of(const struct kinds *k, uint64_t key, bool copies)
 	return median_of(v, n);
 }
 
-/* The account that is longest beyond its usual time. */
+/* What the step added to each account. Returns the one that is longest beyond its usual time. */
 static uint32_t part_of(const struct kinds *k, const struct step *s, double expected_ns,
-			double expected_self_ns)
+			double expected_self_ns, double *part_ns)
 {
 	double self = (double)s->self_ns - expected_self_ns, most;
-	double part_ns[KINDS_PARTS];
 	uint32_t part = KINDS_HOST;
 
 	part_ns[KINDS_WAIT] = (double)s->latency_ns - expected_ns - self;
@@ -329,15 +331,16 @@ static struct place *find_kind(struct kinds *k, uint64_t step, uint32_t part, do
 	return p;
 }
 
-/* A kind that is due at this step; NULL: none. part KINDS_PARTS: any. Its occurrences add at most
- * twice as much as this one, so that a small delay near its place is no occurrence. */
-static struct place *kind_at(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
+/* A kind that is due at this step; NULL: none. Its occurrences add at most twice as much to its part as
+ * this one, so that a small delay near its place is no occurrence. What the step adds to other parts
+ * is no matter: the ranks wait for the one whose checkpoint takes longest. */
+static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
 
-		if (p->used && !(k->of & 1u << i) && (p->part == part || part == KINDS_PARTS) &&
-		    p->first_ns <= k->config.alike_ratio * first_ns &&
+		if (p->used && !(k->of & 1u << i) &&
+		    p->first_ns <= k->config.alike_ratio * part_ns[p->part] &&
 		    is_near(step, p->last + p->period, jitter(k, p->period))) {
 			p->last = step;
 			return p;
@@ -389,7 +392,7 @@ static void close_stretch(struct kinds *k)
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
-			p->first_ns = k->open.first_ns;
+			p->first_ns = k->open_part_ns[p->part];
 		}
 		confirmed |= p->count >= thresholds.count.few;
 	}
@@ -410,7 +413,8 @@ static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 	return false;
 }
 
-static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double extra_ns)
+static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, const double *part_ns,
+			 double extra_ns)
 {
 	struct place *p;
 
@@ -418,32 +422,44 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double e
 	k->open = (struct event){
 	    .first = step, .last = step, .part = part, .first_ns = extra_ns, .extra_ns = extra_ns};
 	k->over = (struct event){0};
+	k->open_self_ns = 0;
+	memcpy(k->open_part_ns, part_ns, sizeof(k->open_part_ns));
 	k->is_open = true;
-	p = kind_at(k, step, part, extra_ns);
+	p = kind_at(k, step, part_ns);
 	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
-	if (p && p->count < thresholds.count.few && !repeats(k, step, p->period, part, extra_ns)) {
+	if (p && p->count < thresholds.count.few &&
+	    !repeats(k, step, p->period, p->part, part_ns[p->part])) {
 		p->used = false;
 		p = NULL;
 	}
-	if (!p)
-		p = find_kind(k, step, part, extra_ns);
+	if (!p && (p = find_kind(k, step, part, extra_ns)))
+		p->first_ns = part_ns[part];
 	if (p)
 		k->of = 1u << (p - k->place);
 }
 
-/* What the kinds of the open stretch usually add, and from when on it has grown. */
-static double usual_of_all(const struct kinds *k, double *limit)
-{
-	double usual = 0, each;
+/* What the kinds of the open stretch usually add, also to the self time, and from when on it has
+ * grown. */
+struct usual {
+	double ns, limit_ns, self_ns, self_limit_ns;
+};
 
-	*limit = 0;
+static struct usual usual_of_all(const struct kinds *k)
+{
+	struct usual u = {0};
+
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		double limit, usual;
+
 		if (!(k->of & 1u << i))
 			continue;
-		usual += usual_extra(k, &k->place[i], &each);
-		*limit += each;
+		usual = usual_extra(k, &k->place[i], &limit);
+		u.ns += usual;
+		u.limit_ns += limit;
+		u.self_ns += k->place[i].part == KINDS_WAIT ? 0 : usual;
+		u.self_limit_ns += k->place[i].part == KINDS_WAIT ? 0 : limit;
 	}
-	return usual;
+	return u;
 }
 
 /* Of the open stretch's kinds the longest one. */
@@ -459,50 +475,52 @@ static uint32_t period_of_all(const struct kinds *k)
 
 /* Whether the open stretch is longer than its kinds explain, together with the kinds that are
  * due. */
-static bool has_grown(struct kinds *k, uint64_t step, double *usual_ns)
+static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, struct usual *u)
 {
 	struct place *p;
-	double limit;
 
-	*usual_ns = usual_of_all(k, &limit);
-	while (k->open.extra_ns > limit && (p = kind_at(k, step, KINDS_PARTS, k->open.first_ns))) {
+	*u = usual_of_all(k);
+	while (k->open.extra_ns > u->limit_ns && (p = kind_at(k, step, part_ns))) {
 		k->of |= 1u << (p - k->place);
-		*usual_ns = usual_of_all(k, &limit);
+		*u = usual_of_all(k);
 	}
 	for (uint32_t i = 0; i < KINDS_PLACES; i++)
 		if (k->of & 1u << i)
-			k->place[i].grown = k->open.extra_ns > limit;
-	return k->open.extra_ns > limit;
+			k->place[i].grown = k->open.extra_ns > u->limit_ns;
+	return k->open.extra_ns > u->limit_ns;
 }
 
 static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t part,
-				      double extra_ns)
+				      const double *part_ns, double extra_ns, double self_ns)
 {
-	struct kinds_verdict v = {.part = part};
-	double before_ns = 0;
+	struct kinds_verdict v = {.of_kind = false};
+	double before_ns = 0, before_self_ns = 0;
+	struct usual u;
 
 	if (k->is_open && step == k->open.last + 1 &&
 	    extra_ns <= k->config.alike_ratio * k->open.first_ns) {
 		before_ns = k->open.extra_ns;
+		before_self_ns = k->open_self_ns;
 		k->open.last = step;
 		k->open.extra_ns += extra_ns;
 	} else {
-		open_stretch(k, step, part, extra_ns);
+		open_stretch(k, step, part, part_ns, extra_ns);
 		v.first = !k->of && !was_seen(k, part, extra_ns);
 	}
+	k->open_self_ns += self_ns;
 	if (!k->of)
 		return v;
 	v.of_kind = true;
-	v.grown = has_grown(k, step, &v.usual_ns);
+	v.grown = has_grown(k, step, part_ns, &u);
+	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
 	v.period = period_of_all(k);
-	if (v.grown && !(k->over.first_ns > 0)) {
-		double over_ns = k->open.extra_ns - v.usual_ns;
-
-		k->over = (struct event){.first = step, .part = part, .first_ns = over_ns};
-	}
+	if (v.grown && !(k->over.first_ns > 0))
+		k->over = (struct event){
+		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
 	k->over.last = step;
-	k->over.extra_ns = k->open.extra_ns - v.usual_ns;
-	v.usual_ns = fmax(v.usual_ns - before_ns, 0);
+	k->over.extra_ns = k->open.extra_ns - u.ns;
+	v.usual_ns = fmax(u.ns - before_ns, 0);
+	v.usual_self_ns = fmax(u.self_ns - fmax(before_self_ns, 0), 0);
 	return v;
 }
 
@@ -537,8 +555,9 @@ static void push_work(struct kinds *k, const struct step *s)
 struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double expected_ns,
 				double expected_self_ns, bool slow)
 {
-	struct kinds_verdict v = {.part = KINDS_HOST};
-	double self = (double)s->self_ns - expected_self_ns, extra;
+	struct kinds_verdict v = {.of_kind = false};
+	double self = (double)s->self_ns - expected_self_ns, extra, part_ns[KINDS_PARTS];
+	uint32_t part;
 
 	push_work(k, s);
 	k->total_ns += (double)s->latency_ns;
@@ -555,8 +574,8 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		self = 0;
 	extra = fmax((double)s->latency_ns - expected_ns, self);
 	if (slow && extra > 0) {
-		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - self),
-			      extra);
+		part = part_of(k, s, expected_ns, (double)s->self_ns - self, part_ns);
+		v = push_slow(k, s->index, part, part_ns, extra, self);
 	} else {
 		close_stretch(k);
 		k->near[k->nears++ % KINDS_NEAR] =

@@ -40,11 +40,12 @@ const char *kinds_part_name(unsigned part);
 
 struct kinds_verdict {
 	bool of_kind;
-	bool grown;    /* longer than its kind */
-	bool first;    /* of no kind, and unlike anything before */
-	uint32_t part; /* enum kinds_part */
-	/* of_kind: what an occurrence usually adds, minus what its earlier steps added */
-	double usual_ns;
+	bool grown;	 /* longer than its kind */
+	bool self_grown; /* and so is its self time */
+	bool first;	 /* of no kind, and unlike anything before */
+	/* of_kind: what an occurrence usually adds, minus what its earlier steps added; also to the
+	 * self time */
+	double usual_ns, usual_self_ns;
 	uint32_t period; /* of_kind: of its rarest kind; it tells the kinds apart */
 };
 

@@ -201,6 +201,26 @@ static void a_step_is_compared_with_its_kind(void **unused)
 	end(&j);
 }
 
+/* All ranks write, and then wait for the one that writes longest. */
+static void a_step_of_a_kind_that_waits_longer_is_of_its_kind(void **unused)
+{
+	for (uint32_t seed = 1; seed < 9; seed++) {
+		struct job j = job_of(seed);
+		double extra[KINDS_PARTS] = {0};
+
+		recurs(&j, 649, 50, KINDS_HOST, 400);
+		assert_int_equal(j.flagged, 1);
+		extra[KINDS_HOST] = 400;
+		extra[KINDS_WAIT] = 1000;
+		push(&j, 0, extra);
+		assert_true(j.v.of_kind && j.v.flagged && !j.v.self);
+		assert_float_equal(j.v.expected_ns, 450 * MS, 20 * MS);
+		assert_float_equal(j.v.expected_self_ns, 442 * MS, 20 * MS);
+		assert_float_equal(j.v.self_excess, 0, 0.05);
+		end(&j);
+	}
+}
+
 static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 {
 	static const uint32_t periods[] = {2, 3, 5, 10, 20, 37, 60};
@@ -510,7 +530,7 @@ static void scaling_time_changes_no_verdict(void **unused)
 		}
 		assert_int_equal(v[0].of_kind, v[1].of_kind);
 		assert_int_equal(v[0].grown, v[1].grown);
-		assert_int_equal(v[0].part, v[1].part);
+		assert_int_equal(v[0].self_grown, v[1].self_grown);
 		assert_float_equal(v[0].usual_ns * 7, v[1].usual_ns, 1e-6 * v[1].usual_ns);
 	}
 	for (int i = 0; i < 2; i++)
@@ -574,6 +594,7 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
 	    cmocka_unit_test(a_step_is_compared_with_its_kind),
+	    cmocka_unit_test(a_step_of_a_kind_that_waits_longer_is_of_its_kind),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),

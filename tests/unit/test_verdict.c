@@ -584,8 +584,12 @@ static void names_native_functions_and_gives_up_on_files_without_symbols(void **
 	for (uint32_t i = 0; i < 200; i++) {
 		struct stack_frame f = {
 		    .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN, .address = 50 + i / 2};
-		struct stack_sample s = {
-		    .weight_ns = MS, .pid = 105, .tid = 105, .count = 1, .kind = STACK_ON_CPU};
+		struct stack_sample s = {.time_ns = S,
+					 .weight_ns = MS,
+					 .pid = 105,
+					 .tid = 105,
+					 .count = 1,
+					 .kind = STACK_ON_CPU};
 
 		assert_int_equal(stack_batch_object(&m.w.stacks, i % 2 ? good : bad, 2,
 						    "/lib/libx.so", &f.object),
@@ -2187,6 +2191,72 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 }
 
 /* The fault's windows are summaries without records. That of an earlier transient has them. */
+/* The usual steps of a kind take 300 ms, and nine of them are slower; fourteen others are, too. */
+static void each_slow_step_is_compared_with_steps_of_its_kind(void **unused)
+{
+	static const struct {
+		bool kind, others;
+		double slow_ms, excess_ms;
+	} with[] = {{true, false, 340, 40},
+		    {false, true, 120, 20},
+		    {true, true, (9 * 340 + 14 * 120) / 23.0, (9 * 40 + 14 * 20) / 23.0}};
+	static struct made m;
+
+	for (size_t n = 0; n < ARRAY_LEN(with); n++) {
+		const json_t *d, *ledger;
+		struct incident_change c;
+		json_t *j;
+
+		incident_set_close(set);
+		assert_int_equal(setup(NULL), 0);
+		if (with[n].others) { /* for another cause, so that both windows are kept */
+			make(&m, 3, WINDOW_SELF, 1, 20);
+			slow_gemm(&m, 1.5);
+			c = send(&m);
+		}
+		if (with[n].kind) {
+			uint64_t t;
+
+			make(&m, 3, WINDOW_SELF, 3.3, 40);
+			t = m.w.begin_ns;
+			for (uint32_t i = 0; i < STEPS; i++) {
+				struct window_step *s = &m.steps[i];
+				bool slow = i >= STEPS - 9;
+				int64_t moved = (int64_t)(t - s->step.begin_ns);
+
+				for (uint32_t k = 3 * i; k < 3 * i + 3; k++) {
+					m.device[k].launch_ns += (uint64_t)moved;
+					m.device[k].begin_ns += (uint64_t)moved;
+					m.device[k].end_ns += (uint64_t)moved;
+				}
+				m.host[i].begin_ns += (uint64_t)moved;
+				m.host[i].end_ns += (uint64_t)moved;
+				s->step.begin_ns = t;
+				s->step.latency_ns = (slow ? 340 : 300) * MS;
+				s->step.end_ns = t += s->step.latency_ns;
+				s->step.self_ns = s->step.latency_ns - 10 * MS;
+				s->step.idle_ns = s->step.latency_ns - 60 * MS;
+				s->expected_ns = 300 * MS;
+				s->expected_self_ns = 290 * MS;
+				s->period = 100;
+				s->flags = slow ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED : 0;
+			}
+			m.w.end_ns = t;
+			c = send(&m);
+		}
+		j = json_of(c);
+		d = json_object_get(j, "diagnosis");
+		ledger = json_object_get(d, "ledger");
+		assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")),
+				   with[n].slow_ms, 0.1);
+		assert_float_equal(json_number_value(json_object_get(ledger, "excess_ms")),
+				   with[n].excess_ms, 0.1);
+		assert_int_equal(!strstr(text_of(d, "summary"), "recur every 100 steps"),
+				 with[n].others);
+		json_decref(j);
+	}
+}
+
 static void a_summary_takes_no_ledger_away(void **unused)
 {
 	static struct made m;
@@ -2671,6 +2741,7 @@ int main(void)
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
 	    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
 	    CASE(a_summary_takes_no_ledger_away),
+	    CASE(each_slow_step_is_compared_with_steps_of_its_kind),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
 	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
