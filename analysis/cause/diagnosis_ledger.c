@@ -109,7 +109,8 @@ static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const stru
 	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
 	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
 		for (uint32_t i = 0; i < count; i++)
-			if (waits_for_storage(&rows[i]) && !strcmp(rows[i].name, r->name))
+			if (waits_for_storage(&rows[i]) &&
+			    !strcmp(rows[i].name, ledger_function(r->name)))
 				return pattern_of(&rows[i]);
 	return group_of(pattern_of(r));
 }

@@ -891,18 +891,6 @@ static const char *ledger_frame(void *arg, uint32_t frame)
 
 /* ---- hangs ---- */
 
-/* "flock" of "__x64_sys_flock"; NULL: not the entry of a system call. */
-static const char *call_of(const char *kernel)
-{
-	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_",
-					      "__do_sys_"};
-
-	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
-		if (!strncmp(kernel, entries[i], strlen(entries[i])))
-			return kernel + strlen(entries[i]);
-	return NULL;
-}
-
 static void stuck_add(struct excerpt *p, const char *name, unsigned line)
 {
 	size_t at = strlen(p->stuck), bytes = strlen(name);
@@ -922,20 +910,21 @@ static void stuck_add(struct excerpt *p, const char *name, unsigned line)
 static void write_stack(struct excerpt *p, struct named *n, const struct stack *st)
 {
 	const struct stack_batch *b = &n->w->stacks;
-	bool python = false;
+	const char *call = wait_class_call(b, st);
 	uint32_t written = 0;
+	bool python = false;
 
+	if (call) {
+		stuck_add(p, call, 0);
+		written++;
+	}
 	for (uint32_t i = 0; i < st->count; i++)
 		python |= b->frames[st->first + i].kind == STACK_FRAME_PYTHON;
-	for (uint32_t i = 0; i < st->count && written < STUCK_FRAMES; i++) {
+	for (uint32_t i = st->kernel_count; i < st->count && written < STUCK_FRAMES; i++) {
 		const struct stack_frame *f = &b->frames[st->first + i];
 		const char *name = frame_name(n->w, &n->names, st->first + i, n->room);
 
-		if (i < st->kernel_count)
-			name = written ? NULL : call_of(name);
-		else if (python && f->kind != STACK_FRAME_PYTHON)
-			name = NULL;
-		if (!name)
+		if (python && f->kind != STACK_FRAME_PYTHON)
 			continue;
 		stuck_add(p, name, f->kind == STACK_FRAME_PYTHON ? f->line : 0);
 		written++;

@@ -197,6 +197,17 @@ static const char *function_of(struct maker *m, const struct stack *st)
 	return best < st->count ? keep_text(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
 
+/* Where no class says what a thread does in the kernel, the system call does. */
+static const char *call_name(struct maker *m, const struct stack *st)
+{
+	const char *call = wait_class_call(&m->w->stacks, st), *name = function_of(m, st);
+
+	if (!call)
+		return name;
+	return *name ? keep_text(m, "%s" LEDGER_CALL_OF "%s", call, name)
+		     : keep_text(m, "%s()", call);
+}
+
 /* Cached, because stacks repeat few names in many frames. */
 static const struct known *class_of(struct maker *m, const char *name)
 {
@@ -242,7 +253,8 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 		if (ledger_what_is_vague(known->what) && user.what)
 			*known = user;
 		else
-			known->name = function_of(m, st);
+			known->name =
+			    known->what == LEDGER_SYSCALL ? call_name(m, st) : function_of(m, st);
 	}
 	return *known;
 }
@@ -275,7 +287,8 @@ static void classify_running(struct maker *m, const struct stack *st, struct led
 	out->kind = LEDGER_STOLEN;
 	if (!a.what && st->kernel_count) {
 		out->kind = LEDGER_KERNEL_CODE;
-		a = (struct account){wait_class_entry(b, st), function_of(m, st)};
+		a.what = wait_class_entry(b, st);
+		a.name = a.what == LEDGER_SYSCALL ? call_name(m, st) : function_of(m, st);
 	} else if (!a.what) {
 		out->kind = LEDGER_RUNNING;
 		a = user_account(m, st);
@@ -784,7 +797,8 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (waker == m->t->count && ledger_what_is_vague(a.what)) {
 		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
 
-		a.what = behind ? behind : a.what;
+		if (behind && behind != LEDGER_SYSCALL)
+			a = (struct account){behind, ledger_function(a.name)};
 	}
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1 gives 0: unknown */

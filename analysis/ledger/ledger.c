@@ -71,7 +71,14 @@ bool ledger_what_is_vague(enum ledger_what what)
 {
 	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
 	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD ||
-	       what == LEDGER_PROCESS || !what;
+	       what == LEDGER_PROCESS || what == LEDGER_SYSCALL || !what;
+}
+
+const char *ledger_function(const char *name)
+{
+	const char *at = strstr(name, LEDGER_CALL_OF);
+
+	return at ? at + strlen(LEDGER_CALL_OF) : name;
 }
 
 void ledger_init(struct ledger *l)

@@ -192,9 +192,32 @@ static enum ledger_what find(const struct stack_batch *b, const struct stack *st
 	return LEDGER_NONE;
 }
 
+/* "flock" of "__x64_sys_flock"; NULL: not the entry of a system call. */
+static const char *call_of(const char *kernel)
+{
+	static const char *const prefixes[] = {"__x64_sys_", "__ia32_sys_", "__arm64_sys_",
+					       "__se_sys_", "__do_sys_"};
+
+	for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+		if (!strncmp(kernel, prefixes[i], strlen(prefixes[i])))
+			return kernel + strlen(prefixes[i]);
+	return NULL;
+}
+
+const char *wait_class_call(const struct stack_batch *b, const struct stack *st)
+{
+	const char *call = NULL;
+
+	for (uint32_t i = st->kernel_count; i-- > 0 && !call;)
+		call = call_of(stack_batch_text(b, b->frames[st->first + i].object));
+	return call;
+}
+
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st)
 {
-	return find(b, st, waits, ARRAY_LEN(waits));
+	enum ledger_what what = find(b, st, waits, ARRAY_LEN(waits));
+
+	return what || !wait_class_call(b, st) ? what : LEDGER_SYSCALL;
 }
 
 bool wait_class_loop(const struct stack_batch *b, const struct stack *st)

@@ -6,12 +6,15 @@
 #include "analysis/ledger/ledger.h"
 #include "model/stack.h"
 
-/* What a blocked thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_NONE: not known. */
+/* What a blocked thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_SYSCALL: something else,
+ * in a system call; LEDGER_NONE: not known. */
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st);
 /* Whether it waits in an event loop (epoll), whose own timers also end such a wait. */
 bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);
+/* The system call that the thread is in, "membarrier"; NULL: none, or its stack does not show it. */
+const char *wait_class_call(const struct stack_batch *b, const struct stack *st);
 /* The interrupt that occupies its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none. */
 enum ledger_what wait_class_interrupt(const struct stack_batch *b, const struct stack *st);

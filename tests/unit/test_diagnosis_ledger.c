@@ -190,6 +190,8 @@ static const struct fault {
      CAUSE_SW_LOGGING, "logs to be written, in Handler.acquire"},
     {LEDGER_KERNEL_CODE, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
      "writes its files to the disk, in save"},
+    {LEDGER_BLOCKED, LEDGER_SYSCALL, "membarrier() of reclaim (t.py)", CAUSE_CPU_HOST_GAP,
+     CAUSE_CPU_HOST_GAP, "blocked in a system call: membarrier() of reclaim (t.py)"},
     {LEDGER_BLOCKED, 0, "somewhere", CAUSE_CPU_HOST_GAP, CAUSE_CPU_HOST_GAP, ""},
     {LEDGER_QUEUED, 0, "", CAUSE_GPU_QUEUE, CAUSE_GPU_QUEUE, "launched work starts late"},
 };
@@ -638,7 +640,7 @@ static void system_calls_between_waits_for_storage_are_io(void **unused)
 		both(&w, LEDGER_KERNEL_CODE, LEDGER_FILE_SYSTEM,
 		     same ? "load (train.py)" : "scan (train.py)", 0, 6, 0, 0);
 		both(&w, LEDGER_KERNEL_CODE, LEDGER_SYSCALL,
-		     same ? "load (train.py)" : "scan (train.py)", 0, 6, 0, 0);
+		     same ? "fadvise64() of load (train.py)" : "scan (train.py)", 0, 6, 0, 0);
 		judge(&w);
 		assert_int_equal(out.cause, same ? CAUSE_STORAGE_DISK : CAUSE_CPU_PYTHON);
 		assert_float_equal(out.effect_ns, same ? 20e6 : 12e6, 1e3);

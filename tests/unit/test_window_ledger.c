@@ -1002,6 +1002,35 @@ static void impossible_open_intervals_are_none(void **state)
 	excerpt_drop(p);
 }
 
+/* Blocked, then running, in a system call that is in no table; then blocked without one. */
+static void what_has_no_class_is_named_by_its_system_call(void **state)
+{
+	uint32_t barrier, protect, other;
+	struct excerpt *p;
+	struct made m;
+
+	make(&m, MAIN);
+	barrier = stack(&m.w.stacks, "__x64_sys_membarrier", "reclaim");
+	protect = stack(&m.w.stacks, "__x64_sys_mprotect", "guard");
+	other = stack(&m.w.stacks, "an_unknown_wait", "step");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t t = i * 100 * MS;
+
+		off(&m, MAIN, t, t + 20 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0, barrier, 0);
+		for (uint32_t k = 0; k < 3; k++)
+			on(&m, MAIN, t + (20 + 10 * k) * MS, 10 * MS, protect);
+		off(&m, MAIN, t + 50 * MS, t + 100 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0, other, 0);
+	}
+	p = excerpt_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_SYSCALL,
+			       "membarrier() of reclaim (train.py)") == 20);
+	assert_true(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_SYSCALL,
+			       "mprotect() of guard (train.py)") == 30);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "step (train.py)") == 8);
+	excerpt_drop(p);
+}
+
 /* Every second step writes a profile: 20 ms of its 58 ms, in the last one 50 ms. */
 static void a_step_is_compared_with_steps_of_its_kind(void **state)
 {
@@ -1082,6 +1111,7 @@ int main(void)
 	    cmocka_unit_test(many_short_waits_are_no_wait),
 	    cmocka_unit_test(impossible_open_intervals_are_none),
 	    cmocka_unit_test(a_step_is_compared_with_steps_of_its_kind),
+	    cmocka_unit_test(what_has_no_class_is_named_by_its_system_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
