@@ -18,9 +18,9 @@
 
 struct event {
 	uint64_t first, last; /* step numbers */
-	uint32_t part;
-	/* beyond the expected latency: of its first step, of all its steps */
-	double first_ns, extra_ns;
+	uint32_t part;	      /* the longest one of part_ns */
+	/* beyond the expected latency: of its first step, also by account; of all its steps */
+	double first_ns, part_ns[KINDS_PARTS], extra_ns;
 	bool paired; /* it founded a kind together with one other */
 };
 
@@ -60,9 +60,7 @@ struct kinds {
 	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
 	 * none */
 	struct event open, over;
-	/* Of the open stretch: what its first step added to each part, and all its steps to the self
-	 * time. */
-	double open_part_ns[KINDS_PARTS], open_self_ns;
+	double open_self_ns; /* what the steps of the open stretch added to the self time */
 	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
@@ -157,10 +155,11 @@ static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 	return (a > b ? a - b : b - a) <= most;
 }
 
+/* In this account, whatever else the stretch added. */
 static bool is_alike(const struct kinds *k, const struct event *e, uint32_t part, double first_ns)
 {
-	return e->part == part && e->first_ns <= k->config.alike_ratio * first_ns &&
-	       first_ns <= k->config.alike_ratio * e->first_ns;
+	return e->part_ns[part] <= k->config.alike_ratio * first_ns &&
+	       first_ns <= k->config.alike_ratio * e->part_ns[part];
 }
 
 /* What an occurrence usually adds. *limit: an occurrence that adds more has grown. */
@@ -263,7 +262,7 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 		uint64_t at = e->first;
 		bool is_empty;
 
-		if (!is_alike(k, e, part, first_ns) || e->first + 1 >= step)
+		if (e->part != part || !is_alike(k, e, part, first_ns) || e->first + 1 >= step)
 			continue;
 		one_before(k, &at, period, part, first_ns, &is_empty);
 		if (is_empty)
@@ -290,15 +289,17 @@ static struct place *free_place(struct kinds *k)
 	return least;
 }
 
-/* The kind that the stretch at this step founds with earlier ones; NULL: none. */
-static struct place *find_kind(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
+/* A kind that the open stretch founds with earlier ones. */
+struct found {
+	struct event *with; /* the latest one */
+	uint64_t period;
+	uint32_t part, length; /* length: of the chain; 0: no kind */
+};
+
+static void find_in(struct kinds *k, uint32_t part, struct found *best)
 {
-	struct event *pair = NULL;
-	const struct event *before;
-	uint64_t period = 0, at = step;
-	struct place *p;
-	uint32_t best = 0;
-	bool is_empty;
+	double first_ns = k->open.part_ns[part];
+	uint64_t step = k->open.first;
 
 	for (uint32_t i = 0; i < event_count(k) && !k->past_unknown; i++) {
 		struct event *e = &k->event[i];
@@ -307,21 +308,39 @@ static struct place *find_kind(struct kinds *k, uint64_t step, uint32_t part, do
 
 		if (e->last + 1 < step && is_alike(k, e, part, first_ns))
 			n = chain_length(k, step, distance, part, first_ns);
-		if (n > best && (n > 2 || (n == 2 && !e->paired)) &&
-		    repeats(k, step, distance, part, first_ns)) {
-			best = n;
-			period = distance;
-			pair = n == 2 ? e : NULL;
-		}
+		if (n > best->length && (n > 2 || (n == 2 && !e->paired)) &&
+		    repeats(k, step, distance, part, first_ns))
+			*best = (struct found){e, distance, part, n};
 	}
-	if (!best)
+}
+
+/* NULL: none. It is found in the account that grew most, or in another one that matters: of the ranks
+ * that write a checkpoint, each waits for the others now and then. */
+static struct place *find_kind(struct kinds *k, uint64_t step)
+{
+	struct found found = {0};
+	const struct event *before;
+	uint64_t at = step;
+	double first_ns;
+	struct place *p;
+	bool is_empty;
+
+	find_in(k, k->open.part, &found);
+	for (uint32_t part = 0; part < KINDS_PARTS; part++)
+		if (k->open.part_ns[part] >= thresholds.part.little * k->open.first_ns)
+			find_in(k, part, &found);
+	if (!found.length)
 		return NULL;
-	if (pair)
-		pair->paired = true;
+	if (found.length == 2)
+		found.with->paired = true;
+	first_ns = k->open.part_ns[found.part];
 	p = free_place(k);
-	*p = (struct place){
-	    .used = true, .part = part, .period = period, .last = step, .first_ns = first_ns};
-	while ((before = one_before(k, &at, period, part, first_ns, &is_empty))) {
+	*p = (struct place){.used = true,
+			    .part = found.part,
+			    .period = found.period,
+			    .last = step,
+			    .first_ns = first_ns};
+	while ((before = one_before(k, &at, p->period, p->part, first_ns, &is_empty))) {
 		p->first = before->first;
 		p->count++;
 		p->steps += before->last + 1 - before->first;
@@ -392,7 +411,7 @@ static void close_stretch(struct kinds *k)
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
-			p->first_ns = k->open_part_ns[p->part];
+			p->first_ns = k->open.part_ns[p->part];
 		}
 		confirmed |= p->count >= thresholds.count.few;
 	}
@@ -421,9 +440,9 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, const do
 	close_stretch(k);
 	k->open = (struct event){
 	    .first = step, .last = step, .part = part, .first_ns = extra_ns, .extra_ns = extra_ns};
+	memcpy(k->open.part_ns, part_ns, sizeof(k->open.part_ns));
 	k->over = (struct event){0};
 	k->open_self_ns = 0;
-	memcpy(k->open_part_ns, part_ns, sizeof(k->open_part_ns));
 	k->is_open = true;
 	p = kind_at(k, step, part_ns);
 	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
@@ -432,8 +451,8 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, const do
 		p->used = false;
 		p = NULL;
 	}
-	if (!p && (p = find_kind(k, step, part, extra_ns)))
-		p->first_ns = part_ns[part];
+	if (!p)
+		p = find_kind(k, step);
 	if (p)
 		k->of = 1u << (p - k->place);
 }
@@ -514,9 +533,11 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	v.grown = has_grown(k, step, part_ns, &u);
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
 	v.period = period_of_all(k);
-	if (v.grown && !(k->over.first_ns > 0))
+	if (v.grown && !(k->over.first_ns > 0)) {
 		k->over = (struct event){
 		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
+		k->over.part_ns[part] = k->over.first_ns;
+	}
 	k->over.last = step;
 	k->over.extra_ns = k->open.extra_ns - u.ns;
 	v.usual_ns = fmax(u.ns - before_ns, 0);

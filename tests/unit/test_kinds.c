@@ -221,6 +221,34 @@ static void a_step_of_a_kind_that_waits_longer_is_of_its_kind(void **unused)
 	}
 }
 
+/* All ranks write, on fewer CPUs: sometimes this one is late, sometimes it waits longer than it
+ * writes. */
+static void a_kind_is_known_whichever_account_is_longest(void **unused)
+{
+	uint32_t waits = 0;
+
+	for (uint32_t seed = 1; seed < 17; seed++) {
+		struct job j = job_of(seed);
+		struct kinds_row row;
+
+		while (j.step < 1000) {
+			double extra[KINDS_PARTS] = {0};
+
+			if (j.step % 100 == 99) {
+				extra[KINDS_HOST] = 70 + 60 * uniform(&j);
+				extra[KINDS_WAIT] = 180 - extra[KINDS_HOST];
+				waits += extra[KINDS_WAIT] > extra[KINDS_HOST];
+			}
+			push(&j, 0, extra);
+		}
+		assert_int_equal(j.flagged, 1);
+		assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+		assert_int_equal(row.period, 100);
+		end(&j);
+	}
+	assert_in_range(waits, 16, 9 * 16);
+}
+
 static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 {
 	static const uint32_t periods[] = {2, 3, 5, 10, 20, 37, 60};
@@ -594,6 +622,7 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
 	    cmocka_unit_test(a_step_is_compared_with_its_kind),
+	    cmocka_unit_test(a_kind_is_known_whichever_account_is_longest),
 	    cmocka_unit_test(a_step_of_a_kind_that_waits_longer_is_of_its_kind),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
