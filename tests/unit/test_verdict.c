@@ -2669,9 +2669,9 @@ static void findings_of_one_job_touch_no_other(void **unused)
 	assert_string_not_equal(a.id, b.id);
 }
 
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
 	    CASE(steps_of_other_work_are_no_reference),
