@@ -491,6 +491,9 @@ static void gives_functions_in_time_per_step(void **unused)
 	make(&m, 5, WINDOW_ASKED, 1, 0);
 	m.w.stacks.begin_ns = m.w.begin_ns;
 	m.w.stacks.end_ns = m.w.end_ns;
+	/* of the reference: not in the window's time */
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 300);
+	m.w.stacks.samples[0].time_ns = m.w.begin_ns - 20 * MS;
 	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
 	add_sample(&m.w.stacks, "read", 105, STACK_OFF_CPU, STACK_GIL_RELEASED, 200);
 	add_sample(&m.w.stacks, "wait", 105, STACK_OFF_CPU, STACK_GIL_WAITER, 100);
