@@ -481,14 +481,19 @@ static struct usual usual_of_all(const struct kinds *k)
 	return u;
 }
 
-/* Of the open stretch's kinds the longest one. */
-static uint32_t period_of_all(const struct kinds *k)
+/* The rarest kind of this step of the open stretch; 0: none takes so many steps. */
+static uint32_t period_of(const struct kinds *k, uint64_t step)
 {
+	double steps = (double)(step - k->open.first) + 0.5;
 	uint64_t most = 0;
 
-	for (uint32_t i = 0; i < KINDS_PLACES; i++)
-		if (k->of & 1u << i && k->place[i].period > most)
-			most = k->place[i].period;
+	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		const struct place *p = &k->place[i];
+
+		if (k->of & 1u << i && (double)p->steps >= steps * (double)p->count &&
+		    p->period > most)
+			most = p->period;
+	}
 	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
@@ -532,7 +537,6 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	v.of_kind = true;
 	v.grown = has_grown(k, step, part_ns, &u);
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
-	v.period = period_of_all(k);
 	if (v.grown && !(k->over.first_ns > 0)) {
 		k->over = (struct event){
 		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
@@ -542,6 +546,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	k->over.extra_ns = k->open.extra_ns - u.ns;
 	v.usual_ns = fmax(u.ns - before_ns, 0);
 	v.usual_self_ns = fmax(u.self_ns - fmax(before_self_ns, 0), 0);
+	v.period = period_of(k, step);
 	return v;
 }
 

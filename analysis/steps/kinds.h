@@ -46,7 +46,9 @@ struct kinds_verdict {
 	/* of_kind: what an occurrence usually adds, minus what its earlier steps added; also to the
 	 * self time */
 	double usual_ns, usual_self_ns;
-	uint32_t period; /* of_kind: of its rarest kind; it tells the kinds apart */
+	/* Of its rarest kind; it tells the kinds apart. 0: the step is compared with steps of no kind,
+	 * also where a stretch of a kind goes on for longer than usual. */
+	uint32_t period;
 };
 
 struct kinds; /* opaque; lives in the caller's memory */

@@ -306,8 +306,10 @@ static void slowness_that_stays_is_no_kind(void **unused)
 
 	recurs(&j, 500, 50, KINDS_HOST, 100);
 	assert_int_equal(j.flagged, 1);
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 100; i++) {
 		slower(&j, KINDS_HOST, 100);
+		assert_int_equal(j.v.period, 0); /* the kind takes one step */
+	}
 	assert_in_range(j.flagged, 1 + 98, 1 + 100);
 	end(&j);
 }
