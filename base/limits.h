@@ -32,6 +32,9 @@
 #define LIMIT_SPAN_ID_CHARS    256    /* a request's id */
 #define LIMIT_SPAN_ITEMS       1024u  /* requests of one span, or items that a value adds up */
 #define LIMIT_SPAN_TABLE_BYTES 65536u /* all catalogues, compiled */
+/* NCCL's proxy threads whose CPU time is measured: one for each communicator's device, so some ten
+ * in a process. */
+#define LIMIT_PROXY_THREADS 64u
 /* Values in the work vector of an explicit step. */
 #define LIMIT_STEP_WORK 4
 

@@ -28,11 +28,17 @@ static const char *ranks_word(double n)
 }
 
 /* "tracing on: 2 ranks changed, 5 were on already, 1 can't: ..." */
-static void print_trace_state(const char *state, double changed, double already, double asked)
+static void print_trace_state(const struct options *o, const char *state, double changed,
+			      double already, double asked)
 {
 	double cannot = asked - changed - already;
 
-	printf("tracing %s: %s %s changed", state, term_count(changed), ranks_word(changed));
+	if (o->channels >= 0)
+		printf("channels of NCCL's kernels for %g s: %s %s", o->channels,
+		       term_count(changed), ranks_word(changed));
+	else
+		printf("tracing %s: %s %s changed", state, term_count(changed),
+		       ranks_word(changed));
 	if (already > 0)
 		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were",
 		       state);
@@ -50,6 +56,8 @@ static int trace_state(const struct options *o, const char *state)
 	json_t *j;
 
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
+	if (o->channels >= 0)
+		n += snprintf(path + n, sizeof(path) - (size_t)n, "&channels=%g", o->channels);
 	if (o->rank >= 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
 	client_add(path, sizeof(path), "job", o->job);
@@ -61,7 +69,7 @@ static int trace_state(const struct options *o, const char *state)
 	if (o->json)
 		commands_print_json(j);
 	else
-		print_trace_state(state, changed, already, jsonget_number(j, "asked"));
+		print_trace_state(o, state, changed, already, jsonget_number(j, "asked"));
 	json_decref(j);
 	return changed + already > 0 ? EXIT_OK : EXIT_NOTHING;
 }

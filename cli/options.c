@@ -54,6 +54,8 @@ static const struct option_row common[] = {
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_TIMEOUT},
     {"seconds", 'S', "S", "how many seconds to send", OPTION_NUMBER, .at = AT(seconds),
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_SECONDS},
+    {"channels", 0, "S", "record the channels of NCCL's kernels for S seconds; 0: no longer",
+     OPTION_NUMBER, .at = AT(channels), .least = 0, .most = 3600, .bit = OPTION_CHANNELS},
     {"thresholds", 'T', NULL, "print the thresholds of detection and diagnosis", OPTION_SWITCH,
      .at = AT(thresholds), .bit = OPTION_THRESHOLDS},
     {"cluster", 'C', NULL,
@@ -261,8 +263,11 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 	const char *url = getenv("SYSOM_URL");
 	int status;
 
-	*o = (struct options){
-	    .url = url && *url ? url : NULL, .rank = -1, .limit = 20, .timeout_s = 60};
+	*o = (struct options){.url = url && *url ? url : NULL,
+			      .rank = -1,
+			      .limit = 20,
+			      .timeout_s = 60,
+			      .channels = -1};
 	status = options_read(c, o, argc, argv);
 	o->argc = argc - optind;
 	o->argv = argv + optind;

@@ -62,6 +62,7 @@ enum option_bit {
 	OPTION_THRESHOLDS = 1 << 18,
 	OPTION_CLUSTER = 1 << 19,
 	OPTION_OPTIONAL = 1 << 20,
+	OPTION_CHANNELS = 1 << 21,
 };
 
 struct options {
@@ -76,6 +77,7 @@ struct options {
 	unsigned limit;	  /* default 20 */
 	double timeout_s; /* default 60 */
 	double seconds;	  /* default 0: sysomd decides */
+	double channels;  /* -1: not given */
 };
 
 #define OPTIONS_ANY INT_MAX /* any number of positional arguments */

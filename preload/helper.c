@@ -29,7 +29,9 @@
 #include "preload/driver.h"
 #include "preload/governor.h"
 #include "preload/hooks.h"
-#include "preload/nccl_lookup.h"
+#include "preload/nccl/nccl_channels.h"
+#include "preload/nccl/nccl_lookup.h"
+#include "preload/nccl/nccl_plugin.h"
 #include "preload/python/python_spans.h"
 #include "preload/python/span_table.h"
 #include "preload/registry.h"
@@ -43,6 +45,8 @@
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
+/* Channels are wanted for seconds, so a tenth of the governor's window must do. */
+#define HELPER_CHANNELS_WINDOWS 10
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
 
@@ -268,6 +272,9 @@ static bool helper_obey(const struct attach_command *c, uint64_t now)
 		return false;
 	case ATTACH_FLUSH:
 		return true;
+	case ATTACH_CHANNELS:
+		nccl_channels_demand(c->arg > 0 ? now + (uint64_t)c->arg * 1000000 : 0);
+		return false;
 	default:
 		return false;
 	}
@@ -377,6 +384,7 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	}
 	helper_watch_reader(now);
 	helper_govern(now);
+	nccl_plugin_tend(now);
 	if (helper_capturing(now)) {
 		cupti_client_tend(now, false);
 		return;
@@ -441,6 +449,8 @@ static void helper_read_settings(void)
 	helper.governor.budget =
 	    (double)helper_setting("SYSOM_CUPTI_BUDGET_PPM", (uint64_t)(GOVERNOR_SHARE * 1e6)) *
 	    1e-6;
+	nccl_channels_budget(helper.governor.budget,
+			     helper.governor.window_ns / HELPER_CHANNELS_WINDOWS);
 	span_table_load(); /* SYSOM_SPANS */
 }
 

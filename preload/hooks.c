@@ -108,13 +108,15 @@ static int hooks_trusted_caller(const void *caller)
 
 /* Keeps the address's object loaded permanently: a job that closes its library and opens it
  * elsewhere must not end in the old address. Leaves no error for the job's dlerror. */
-static void hooks_pin(const void *address)
+bool hooks_pin(const void *address)
 {
 	Dl_info info;
 
-	if (dladdr(address, &info) && info.dli_fname &&
-	    !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-		dlerror();
+	if (!dladdr(address, &info) || !info.dli_fname)
+		return false;
+	if (!dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+		dlerror(); /* the program itself, which stays */
+	return true;
 }
 
 /* Stores found as the real function if there is none yet; 0: another one is stored. */

@@ -3,6 +3,7 @@
  * Threads: any. A real pointer is stored once and never changes. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,9 @@ void *hooks_substitute(enum hook_id id, void *found, const void *caller);
 extern void *(*hooks_plugin)(void *handle, const char *name, void *found);
 /* dlsym that bypasses our own. RTLD_NEXT is relative to this library. */
 void *hooks_dlsym(void *handle, const char *name);
+/* Keeps the library of this address loaded. False: the address is in no library and not in the
+ * program. */
+bool hooks_pin(const void *address);
 /* A library that is already loaded: by name, else the first loaded object whose base name begins
  * with prefix. NULL: none. Keeps the reference. */
 void *hooks_loaded(const char *name, const char *prefix);

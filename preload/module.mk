@@ -4,7 +4,7 @@
 SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/nccl_lookup.c preload/refuse_musl.c preload/span_api.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c $(call in,preload/nccl,nccl_channels nccl_lookup nccl_plugin) preload/refuse_musl.c preload/span_api.c \
 	preload/span_pattern.c \
 	$(call in,preload/python,python_api python_call python_find python_gc python_hook python_monitor python_spans python_value span_table) \
 	cupti/cupti_client.c \

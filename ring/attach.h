@@ -3,7 +3,7 @@
  * ATTACH_DEFAULT_PATH). docs/ring-format.md is normative.
  *   process -> sysomd   struct attach_hello, with two memfds by SCM_RIGHTS: ring, reader page
  *   sysomd  -> process  struct attach_command ATTACH_ACCEPT or ATTACH_REFUSE
- *   sysomd  -> process  struct attach_command ATTACH_OFF / ATTACH_ON / ATTACH_FLUSH, any time
+ *   sysomd  -> process  struct attach_command ATTACH_OFF, ON, FLUSH or CHANNELS, any time
  *   process -> sysomd   struct attach_state, after each command and when its state changes
  * The process closes the socket when it detaches. If the socket closes while the process lives,
  * sysomd has gone away, and the process connects again with a back-off of 0.1 to 2 s. sysomd takes
@@ -51,7 +51,8 @@ enum attach_command_kind {
 	ATTACH_REFUSE = 2, /* arg: errno */
 	ATTACH_OFF = 3,	   /* stop tracing until ATTACH_ON; arg: 0 */
 	ATTACH_ON = 4,
-	ATTACH_FLUSH = 5, /* deliver device records now */
+	ATTACH_FLUSH = 5,    /* deliver device records now */
+	ATTACH_CHANNELS = 6, /* NCCL's KernelCh events for arg milliseconds; 0: no longer */
 };
 
 struct attach_command {

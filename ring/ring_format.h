@@ -50,7 +50,8 @@
 	X(PLUGIN_LOAD, "plugin_load")	  /* the user's NCCL plugins that are none, or gone */     \
 	X(PLUGIN_INIT, "plugin_init")	  /* communicators that the user's plugin refused */       \
 	X(PLUGIN_ERROR, "plugin_error")	  /* errors from callbacks of the user's plugin */         \
-	X(SPAN_TEXT, "span_text")	  /* texts of ranges that were too long, or had no end */
+	X(SPAN_TEXT, "span_text")	  /* texts of ranges that were too long, or had no end */  \
+	X(CHANNELS, "channels")		  /* times that KernelCh went off for its cost */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,

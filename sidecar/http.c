@@ -33,6 +33,7 @@
 #define HTTP_CONNECTIONS 96u
 #define HTTP_KEPT	 64u
 #define HTTP_TRACE_NS	 900000000ull /* the answer is due within a second */
+#define HTTP_CHANNELS_S	 3600
 
 /* A POST trace that waits until its processes have switched. */
 struct waiting {
@@ -216,9 +217,23 @@ static bool waits_too_often(struct node *n, const struct http_request *r)
 	return !r->user.all && own >= HTTP_WAITING_USER;
 }
 
+/* channels=S: milliseconds; -1: not given; -2: not a time. */
+static int32_t channels_argument(const struct http_query *q)
+{
+	const char *text = http_query_get(q, "channels");
+	char *end;
+	double s;
+
+	if (!text)
+		return -1;
+	s = strtod(text, &end);
+	return *text && !*end && s >= 0 && s <= HTTP_CHANNELS_S ? (int32_t)(s * 1000) : -2;
+}
+
 static bool on_trace(struct node *n, struct http_request *r)
 {
 	const char *want = http_query_get(&r->query, "state"), *job;
+	int32_t channels = channels_argument(&r->query);
 	struct waiting *w = waiting_of(n, r);
 	char what[64];
 	int32_t rank;
@@ -230,21 +245,23 @@ static bool on_trace(struct node *n, struct http_request *r)
 		return true;
 	}
 	if (!want || (strcmp(want, "on") && strcmp(want, "off")) ||
-	    !rank_argument(&r->query, &rank)) {
+	    !rank_argument(&r->query, &rank) || channels < -1 ||
+	    (channels >= 0 && strcmp(want, "on"))) {
 		http_answer_error(&r->answer, 400,
-				  "bad arguments; use state=on|off[&rank=N][&job=J]");
+				  "bad arguments; use state=on|off[&rank=N][&job=J], or "
+				  "state=on&channels=S, S up to 3600");
 		return true;
 	}
 	if (refuses_name(n, r, true))
 		return true;
-	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
+	kind = channels >= 0 ? ATTACH_CHANNELS : strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
 	w = waits_too_often(n, r) ? NULL : waiting_of(n, NULL);
 	if (!w) {
 		http_answer_error(&r->answer, 503, "too many requests are waiting; try again");
 		return true;
 	}
 	*w = (struct waiting){.until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
-			      .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF};
+			      .wanted = kind == ATTACH_OFF ? RING_TRACE_OFF : RING_TRACE_ON};
 	job = http_query_get(&r->query, "job");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
@@ -252,14 +269,15 @@ static bool on_trace(struct node *n, struct http_request *r)
 
 		if (!p || p->state != PROCESS_ATTACHED || !is_meant(r, p, job, rank))
 			continue;
-		serial = process_command(p, kind);
+		serial = process_command(p, kind, channels);
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
-		w->of[w->count].was = is_state(p, w->wanted);
+		w->of[w->count].was = kind != ATTACH_CHANNELS && is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
-	snprintf(what, sizeof(what), "trace %s in %u processes", want, w->count);
+	snprintf(what, sizeof(what), "%s %s in %u processes",
+		 kind == ATTACH_CHANNELS ? "channels" : "trace", want, w->count);
 	tell(r, what);
 	if (!w->count) {
 		answer_trace(n, w, &r->answer);

@@ -266,10 +266,10 @@ static void on_pid(void *arg, uint32_t events)
 	leave(p, PROCESS_GONE);
 }
 
-int64_t process_command(struct process *p, uint32_t kind)
+int64_t process_command(struct process *p, uint32_t kind, int32_t arg)
 {
 	struct attach_command c = {
-	    .magic = ATTACH_MAGIC, .kind = kind, .serial = p->link.command_serial + 1};
+	    .magic = ATTACH_MAGIC, .kind = kind, .arg = arg, .serial = p->link.command_serial + 1};
 
 	if (p->link.sock < 0)
 		return -ENOTCONN;

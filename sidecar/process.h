@@ -15,7 +15,7 @@ void process_forget(struct process *p);
  * becomes idle. */
 void process_tend(struct node *n, uint64_t now_ns);
 /* enum attach_command_kind; the serial, or -errno. */
-int64_t process_command(struct process *p, uint32_t kind);
+int64_t process_command(struct process *p, uint32_t kind, int32_t arg);
 uint64_t process_lost(const struct process *p);
 /* Calls, launches and collectives while tracing was switched off. They do not count as losses. */
 uint64_t process_switched_off(const struct process *p);

@@ -132,8 +132,6 @@ bool nccl_profile_comm_init(void **context, uint64_t hash, int ranks, int rank)
 	init = (nccl_profiler_v4_init_fn)plugin->init;
 	if (init(context, &mask, NULL, hash, 1, ranks, rank, (void *)log_nothing))
 		return false;
-	if (mask & NCCL_PROFILE_KERNEL_CH)
-		proxy_start();
 	return true;
 }
 
@@ -167,6 +165,7 @@ void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_n
 {
 	if (!nccl_profile_wants(NCCL_PROFILE_KERNEL_CH))
 		return;
+	proxy_start();
 	pthread_mutex_lock(&lock);
 	if (proxy_started && pending_count < PENDING_MAX) {
 		pending[(pending_head + pending_count++) % PENDING_MAX] =

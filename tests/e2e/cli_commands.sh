@@ -127,6 +127,8 @@ SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 
 is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
 run off; is "off says how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
+run on --channels 12.5 --rank 3; is "on --channels asks for them" eval '[ $status = 0 ] && has "kernels for 12.5 s: 1 rank" && grep -q "node POST /api/v1/trace?state=on&channels=12.5&rank=3" "$T/requests"'
+run on --channels -1; is "for a time that is none it is a usage error" [ $status = 2 ]
 run off --job again; is "off again changes nothing, says so and is exit status 0" eval '[ $status = 0 ] && has "0 ranks changed, 8 were off already"'
 run on --job mixed; is "a process that can't is reported" eval '[ $status = 0 ] && has "1 rank changed, 5 were on already, 2 cannot: tracing failed there"'
 run off --job slow; is "one that does not answer is exit status 3, with what the server says" eval '[ $status = 3 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'

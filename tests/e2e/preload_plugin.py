@@ -19,17 +19,20 @@ def check(good, text, *notes):
         print("# " + str(note)[:2000].replace("\n", "\n# "))
 
 
-def run(*cmd, **more):
+def run(*cmd, commands="", **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "NCCL_"))}
     env.update(SYSOM_CUPTI="0", LC_ALL="C.UTF-8", **more)
-    p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", *cmd], env=env,
-                       capture_output=True, text=True, timeout=60)
+    with tempfile.NamedTemporaryFile("w", suffix=".commands") as file:
+        file.write(commands)
+        file.flush()
+        p = subprocess.run([f"{B}/parts/preload_peer", *(["--commands", file.name] if commands else []),
+                            f"{B}/lib/libsysom_preload.so", *cmd], env=env, capture_output=True, text=True, timeout=60)
     p.stdout = p.stdout.replace(B, "B")
     events = [dict(re.findall(r"([a-z_]+)=(\S*)", line), kind=line.split()[2])
               for line in p.stdout.splitlines() if re.match(r"^\d+ \d+ (plugin|transfer|coll|comm) ", line)]
     rest = [line for line in p.stdout.splitlines() if not re.match(r"^\d+ (\d+|-) ", line)]
     drops = {cause: int(n) for cause, n in re.findall(r"\bplugin_([a-z]+)=(\d+)", p.stdout)}
-    return p.returncode, events, rest, drops, p.stderr
+    return p.returncode, events, rest, drops, p.stderr, p.stdout
 
 
 def counts(drops):
@@ -43,7 +46,7 @@ def of(events, kind):
 
 # ---- what the callbacks record ----
 CALLER = f"{B}/test/plugin_caller"
-rc, events, rest, drops, err = run(CALLER)
+rc, events, rest, drops, err, _ = run(CALLER)
 check(rc == 0 and rest == ["mask=0x61e bad=0"], "all six versions take all callbacks", rc, rest, err)
 check(not of(events, "plugin"), "callbacks are not recorded one by one unless asked for", of(events, "plugin")[:3])
 check(drops.get("handle", 0) >= 12, "handles that do not match are counted", drops)
@@ -66,7 +69,7 @@ check((m.get("transfers"), m.get("bytes")) == ("5", str(4096 * 15)), "with all t
 check(int(m.get("wait", 0)) > 0 and int(m.get("wait", 0)) > int(m.get("duration", 0)),
       "two at a time are with the network for longer than the operation takes", m)
 # another process's parent: its operation sent nothing that we saw, so nothing is recorded
-rc, events, rest, drops, err = run(CALLER, SYSOM_NCCL_MASK="0x60e")
+rc, events, rest, drops, err, _ = run(CALLER, SYSOM_NCCL_MASK="0x60e")
 raw = of(events, "plugin")
 colls = [e for e in raw if int(e["type"]) == 1 | 0xfe << 8]
 check([(e["seq"], e["value"]) for e in colls[:6]] == [(str(70 + v), str(1000 + v)) for v in (1, 2, 3, 4, 6, 5)],
@@ -80,6 +83,33 @@ ops = [e for e in raw if int(e["type"]) == 3 | 0xfe << 8]
 check(len(ops) == 4 and len([e for e in ops if e["parent"] == "0"]) == 1,
       "another process's parent is not followed", ops)
 
+# ---- the channels of kernels, while somebody asks for them ----
+def channels(ms, poll_us, commands="", **more):
+    """How many there were, from when to when in ms after the first collective, and how often the budget ended them."""
+    p = run(CALLER, "channels", str(ms), str(poll_us), commands=commands, **more)
+    begin = min((int(e["t"]) for e in of(p[1], "coll")), default=0)
+    at = sorted((int(e["t"]) - begin) * 1e-6 for e in of(p[1], "plugin") if int(e["type"]) == 6 | 0xfe << 8)
+    over = re.search(r" counters .* channels=(\d+)", p[5])
+    return len(at), at[0] if at else 0, at[-1] if at else 0, int(over[1]) if over else -1, p[2]
+
+
+MONOTONIC = {"SYSOM_CLOCK": "monotonic"}
+got = channels(600, 100, **MONOTONIC)
+check(got[0] == 0 and got[4] == ["mask=0x61e at the end 0x61e"], "nobody asks for channels of kernels: there are none", got)
+got = channels(2500, 100, "600 channels=800\n", **MONOTONIC)
+check(got[0] > 20 and got[1] > 300, "they come when somebody asks", got)
+check(got[0] and 500 < got[2] - got[1] < 1200 and got[4] == ["mask=0x61e at the end 0x61e"], "and end after the time that was asked for", got)
+check(got[3] == 0, "within the budget", got)
+got = channels(2500, 100, "300 channels=60000\n1200 channels=0\n", **MONOTONIC)
+check(got[0] > 20 and got[2] < 1800, "or when nobody wants them any more", got)
+got = channels(3000, 3000, "300 channels=60000\n", SYSOM_CUPTI_WINDOW_MS="5000", **MONOTONIC)
+check(got[0] > 20 and got[2] - got[1] < 1200 and got[3] == 1 and got[4] == ["mask=0x61e at the end 0x61e"],
+      "a proxy thread that polls for them costs too much: they go off, and that is counted", got)
+got = channels(3000, 3000, "300 channels=60000\n", SYSOM_CUPTI_WINDOW_MS="5000", SYSOM_CUPTI_BUDGET_PPM="990000", **MONOTONIC)
+check(got[0] > 100 and got[2] > 2000 and got[3] == 0, "unless the budget allows it", got)
+got = channels(2500, 3000, SYSOM_NCCL_MASK="0x40", SYSOM_CUPTI_WINDOW_MS="5000", **MONOTONIC)
+check(got[0] > 20 and got[1] < 100 and got[2] < 1500 and got[3] == 1 and got[4] == ["mask=0x65e at the end 0x61e"],
+      "the same if they were asked for from the start", got)
 # ---- which plugin NCCL finds ----
 CHAIN = f"{B}/test/null/chain_plugin.so"
 DIR = tempfile.mkdtemp()
@@ -155,17 +185,19 @@ else:
     print(f"ok {cases} - the real libnccl # SKIP needs file:/usr/local/cuda/lib64/libnccl.so.2 with its symbols")
 got = run(CALLER, NCCL_PROFILER_PLUGIN=CHAIN)[2]
 check(got[:1] == ["mask=0x61e bad=0"], "a plugin that NCCL did not look for is not loaded", got)
-rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR)
+rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR)
 check([x for x in rest if x.startswith("chain")] == ["chain contexts=1 events=6 stops=6 records=1 strangers=0"],
       "a user's plugin gets every callback with its own handles", rest, err)
 check(counts(drops) == [0, 0, 0], "none of its errors is counted where it has none", drops)
+got = run(CALLER, "channels", "400", "0", LD_LIBRARY_PATH=DIR, CHAIN_MODE="later")[2]
+check("mask=0x61e at the end 0x63e" in got, "one that asks for more later gets it", got)
 # ---- a user's plugin that misbehaves ----
 # It has version 5 alone, so the caller misses the other five.
-rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="refuse")
+rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="refuse")
 check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and "chain contexts=0 events=0 stops=0 records=0 strangers=0" in rest,
       "a plugin that refuses to start gets no callback, and ours goes on", rc, rest, err)
 check(counts(drops) == [0, 1, 0], "its refusal is counted", drops)
-rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="garbage")
+rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="garbage")
 chained = [x for x in rest if x.startswith("chain")]
 check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and len(chained) == 1 and chained[0].endswith("strangers=0"),
       "handles and results that are nonsense come back to the plugin alone, and reach neither NCCL nor ours", rc, rest, err)
@@ -176,16 +208,16 @@ for mode, text in (("crash", "crashes in its init"), ("unload", "unloads itself 
     with_us, without = (run(LOADER, CHAIN_MODE=mode, NCCL_PROFILER_PLUGIN=CHAIN, **more)
                         for more in ({}, {"SYSOM_NCCL_PLUGIN": "off"}))
     check(with_us[0] == without[0], f"a plugin that {text} ends the job as without us", with_us[0], without[0], with_us[2:], without[2:])
-rc, events, rest, drops, err = run(LOADER, "again", NCCL_PROFILER_PLUGIN=CHAIN)
+rc, events, rest, drops, err, _ = run(LOADER, "again", NCCL_PROFILER_PLUGIN=CHAIN)
 check(rc == 0 and len([x for x in rest if x.startswith("mask=")]) == 2 and counts(drops) == [1, 0, 0],
       "one that is gone before the next communicator is not called again, and counted", rc, rest, drops, err)
 for text, more in (("without functions", {"NCCL_PROFILER_PLUGIN": f"{B}/test/null/empty_plugin.so"}),
                    ("that is not there", conf(f"NCCL_PROFILER_PLUGIN={DIR}/nowhere.so\n")),
                    ("that is no plugin", conf(f"NCCL_PROFILER_PLUGIN={B}/test/null/libnccl.so.2\n"))):
-    rc, events, rest, drops, err = run(LOADER, "stay", **more)
+    rc, events, rest, drops, err, _ = run(LOADER, "stay", **more)
     check(rc == 0 and "found=sysom" in " ".join(rest) and counts(drops) == [1, 0, 0],
           f"a plugin {text} is counted, and NCCL gets ours", rc, rest, drops, err)
-rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
+rc, events, rest, drops, err, _ = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
 check("plugin=theirs" in rest, "the user's variable is not changed", rest)
 shutil.rmtree(DIR)
 print(f"1..{cases}")

@@ -38,6 +38,14 @@ ok "and again nothing changes, which is no failure" is "$("$BIN/sysom" on 2>&1; 
 more_events() { [ "$(events)" -gt "$first" ]; }
 ok "events are recorded again" stack_wait 3 more_events
 
+channels() { # their events in the rings of both ranks
+	for pid in $(node_api status '.ranks[].pid'); do "$BIN/sysom-ring" --pid "$pid"; done | grep -c "plugin.*type=$((6 | 0xfe << 8))\b"
+}
+ok "no channel of NCCL's kernels is recorded" is "$(channels)" 0
+ok "sysom on --channels asks both ranks" is "$("$BIN/sysom" on --channels 3 --json | jq .changed)" 2
+some_channels() { [ "$(channels)" -gt 20 ]; }
+ok "then they are" stack_wait 5 some_channels
+
 stack_wait 60 known 2
 steps_of_0() { node_api status '.ranks[] | select(.rank == 0) | .steps'; }
 steps_again() { [ "$(steps_of_0)" -gt $((before + 10)) ]; }

@@ -2,8 +2,8 @@
  * chain_plugin.c - somebody else's profiler plugin (version 5), to be chained to. Says at the end
  * what it got, and whether contexts, handles and parents were its own.
  * CHAIN_MODE: refuse (init fails), garbage (handles and results are nonsense, all event types are asked
- * for), crash (in init), unload (finalize closes its own library). Built with CHAIN_EMPTY its table has
- * no function for the start of an event. */
+ * for), crash (in init), unload (finalize closes its own library), later (asks for more at its first
+ * event). Built with CHAIN_EMPTY its table has no function for the start of an event. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "foreign/nccl_profiler.h"
 
 static int contexts, events, stops, records, strangers;
+static int *asked; /* NCCL lets a plugin change its mask at any time */
 static char context_word, handles[100000];
 
 static int is_mode(const char *mode)
@@ -36,6 +37,7 @@ static nccl_result init(void **context, uint64_t hash, int *mask, const char *na
 	if (is_mode("crash"))
 		abort();
 	*context = &context_word;
+	asked = mask;
 	*mask = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP;
 	if (is_mode("garbage"))
 		*mask = -1;
@@ -48,6 +50,8 @@ __attribute__((unused)) static nccl_result start(void *context, void **handle,
 						 struct nccl_profiler_v5_event *e)
 {
 	strangers += context != &context_word || !own(e->parent);
+	if (is_mode("later"))
+		*asked |= NCCL_PROFILE_PROXY_CTRL;
 	*handle = &handles[events++ % (int)sizeof(handles)];
 	if (is_mode("garbage"))
 		*handle = (void *)0x11;

@@ -287,9 +287,9 @@ static int listen_on(const char *path)
 	return fd;
 }
 
-static void command(struct peer_ring *p, uint32_t kind, uint32_t serial)
+static void command(struct peer_ring *p, uint32_t kind, int32_t arg, uint32_t serial)
 {
-	struct attach_command c = {ATTACH_MAGIC, kind, 0, serial};
+	struct attach_command c = {ATTACH_MAGIC, kind, arg, serial};
 
 	send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -318,7 +318,7 @@ static void accept_one(int listener)
 	ring_count++;
 	printf("%d - attach rank=%d world=%d program=%s job=%s libs=%s\n", hello.pid, hello.rank,
 	       hello.world_size, hello.program, hello.job, hello.libs);
-	command(p, ATTACH_ACCEPT, 0);
+	command(p, ATTACH_ACCEPT, 0, 0);
 }
 
 static void listen_to(struct peer_ring *p)
@@ -355,11 +355,13 @@ static void run_command(const char *what)
 			continue;
 		drain(&rings[i]);
 		if (!strcmp(what, "off"))
-			command(&rings[i], ATTACH_OFF, serial_last);
+			command(&rings[i], ATTACH_OFF, 0, serial_last);
 		else if (!strcmp(what, "on"))
-			command(&rings[i], ATTACH_ON, serial_last);
+			command(&rings[i], ATTACH_ON, 0, serial_last);
 		else if (!strcmp(what, "flush"))
-			command(&rings[i], ATTACH_FLUSH, serial_last);
+			command(&rings[i], ATTACH_FLUSH, 0, serial_last);
+		else if (!strncmp(what, "channels=", 9))
+			command(&rings[i], ATTACH_CHANNELS, atoi(what + 9), serial_last);
 		else if (!strcmp(what, "hangup")) {
 			close(rings[i].sock);
 			rings[i].sock = -1;
@@ -372,10 +374,10 @@ static void run_command(const char *what)
 static void poll_commands(FILE *from, uint64_t start_ns)
 {
 	static unsigned long at_ms;
-	static char what[16];
+	static char what[24];
 
 	for (;;) {
-		if (!what[0] && fscanf(from, "%lu %15s", &at_ms, what) != 2)
+		if (!what[0] && fscanf(from, "%lu %23s", &at_ms, what) != 2)
 			return;
 		if (clock_monotonic_ns() - start_ns < at_ms * 1000000ull)
 			return;

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  * plugin_caller.c - drives the profiler plugin as NCCL does, in every version and in the bad ways:
  * a record after the stop, a parent of another process, stops of what was never started, a missing
- * finalize, and another thread. usage: plugin_caller */
+ * finalize, and another thread. usage: plugin_caller
+ * plugin_caller channels MS POLL_US: for so long a collective each 5 ms. While the mask asks for
+ * them, a proxy thread reports its channel, for which it polls so long. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "foreign/nccl_profiler.h"
 
 static const struct nccl_profiler_table *table;
 static int bad;
+static int mask;	     /* as NCCL's: one for the process, read at each operation */
 static void *context, *coll; /* of the last version */
 
 static void expect(int good, const char *what)
@@ -130,14 +135,63 @@ DRIVE(6, "AllReduce", "Send", "ncclFloat32")
 		}                                                                                  \
 	} while (0)
 
-int main(void)
+static uint64_t channels_until_ns, channels_poll_ns;
+
+static void *channels_main(void *unused)
+{
+	struct nccl_profiler_v5_event e;
+	uint64_t from, end_ns;
+
+	while ((from = clock_monotonic_ns()) < channels_until_ns) {
+		void *kernel = NULL;
+
+		memset(&e, 0, sizeof(e));
+		e.type = NCCL_PROFILE_COLL;
+		NAMED(e.coll, "AllReduce", "ncclFloat32");
+		((nccl_profiler_v5_start_fn)table->start)(context, &coll, &e);
+		table->stop(coll);
+		if (__atomic_load_n(&mask, __ATOMIC_RELAXED) & NCCL_PROFILE_KERNEL_CH) {
+			e.type = NCCL_PROFILE_KERNEL_CH;
+			e.parent = coll;
+			e.kernel_ch.channel = 2;
+			e.kernel_ch.timer = from;
+			((nccl_profiler_v5_start_fn)table->start)(context, &kernel, &e);
+			while ((end_ns = clock_monotonic_ns()) < from + channels_poll_ns)
+				;
+			table->record(kernel, NCCL_PROFILE_STATE_KERNEL_CH_STOP, &end_ns);
+			table->stop(kernel);
+		}
+		clock_sleep_until(from + 5000000);
+	}
+	return NULL;
+}
+
+static int channels(int ms, int poll_us)
+{
+	pthread_t proxy;
+
+	if (!find("ncclProfiler_v5"))
+		return 1;
+	((nccl_profiler_v5_init_fn)table->init)(&context, 0xc5, &mask, "name", 1, 8, 3, NULL);
+	printf("mask=%#x", (unsigned)mask);
+	channels_until_ns = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	channels_poll_ns = (uint64_t)poll_us * 1000;
+	pthread_create(&proxy, NULL, channels_main, NULL);
+	pthread_join(proxy, NULL);
+	printf(" at the end %#x\n", (unsigned)mask);
+	table->finalize(context);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	struct timespec pause = {0, 150000000};
 	struct nccl_profiler_v5_event e;
 	void *foreign = NULL;
 	pthread_t proxy;
-	int mask = 0;
 
+	if (argc == 4 && !strcmp(argv[1], "channels"))
+		return channels(atoi(argv[2]), atoi(argv[3]));
 	EARLY(1);
 	EARLY(2);
 	EARLY(3);

@@ -982,27 +982,60 @@ static bool receive(int sock, struct attach_command *c)
 }
 
 /* Asks for it, is the process that does so, and waits for the answer. */
-static void switch_off(struct rig *g, const char *answer)
+static struct attach_command switched(struct rig *g, const char *how, uint32_t state,
+				      const char *answer)
 {
-	struct attach_state st = {.magic = ATTACH_MAGIC, .trace_state = RING_TRACE_OFF};
+	struct attach_state st = {.magic = ATTACH_MAGIC, .trace_state = state};
 	struct attach_command c;
+	char request[80];
 	char text[4096];
 	int status;
-	pid_t asker = fork();
+	pid_t asker;
 
+	snprintf(request, sizeof(request), "POST /api/v1/trace?%s&rank=3", how);
+	asker = fork();
 	if (!asker) {
-		int code = http(g, true, "POST /api/v1/trace?state=off&rank=3", text, sizeof(text));
+		int code = http(g, true, request, text, sizeof(text));
 
 		_exit(code == 200 && strstr(text, answer) ? 0 : 1);
 	}
 	assert_true(receive(g->sock, &c));
-	assert_int_equal(c.kind, ATTACH_OFF);
 	usleep(50000);
 	assert_int_equal(waitpid(asker, &status, WNOHANG), 0);
 	st.serial = c.serial;
 	assert_int_equal(send(g->sock, &st, sizeof(st), 0), sizeof(st));
 	waitpid(asker, &status, 0);
 	assert_int_equal(status, 0);
+	return c;
+}
+
+static void switch_off(struct rig *g, const char *answer)
+{
+	assert_int_equal(switched(g, "state=off", RING_TRACE_OFF, answer).kind, ATTACH_OFF);
+}
+
+static void channels_are_asked_for_and_the_answer_waits_for_the_process(void **state)
+{
+	struct rig *g = *state;
+	static const char *const bad[] = {"state=off&channels=3",
+					  "state=on&channels=", "state=on&channels=-1",
+					  "state=on&channels=3601", "state=on&channels=nan"};
+	struct attach_command c;
+	char text[4096], request[80];
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(request, sizeof(request), "POST /api/v1/trace?%s", bad[i]);
+		assert_int_equal(http(g, true, request, text, sizeof(text)), 400);
+	}
+	c = switched(g, "state=on&channels=2.5", RING_TRACE_ON,
+		     "{\"changed\":1,\"already\":0,\"asked\":1,\"ranks\":[3]}");
+	assert_int_equal(c.kind, ATTACH_CHANNELS);
+	assert_int_equal(c.arg, 2500);
+	/* where tracing is off there is nothing to record them */
+	switched(g, "state=on&channels=2.5", RING_TRACE_OFF, "{\"changed\":0,\"already\":0,");
 }
 
 static void tracing_is_switched_and_the_answer_waits_for_the_process(void **state)
@@ -1795,6 +1828,7 @@ int main(void)
 	    T(commands_are_bounded_and_counted),
 	    T(a_held_stretch_outlives_what_is_remembered),
 	    T(tracing_is_switched_and_the_answer_waits_for_the_process),
+	    T(channels_are_asked_for_and_the_answer_waits_for_the_process),
 	    T(what_was_switched_off_is_not_lost),
 	    T(a_process_that_is_refused_again_and_again_is_reported_once),
 	    T(a_name_of_another_site_is_refused),

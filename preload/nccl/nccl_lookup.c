@@ -5,7 +5,7 @@
  * Only where the user named no plugin we must be found. Then NCCL_PROFILER_PLUGIN is STATIC_PLUGIN,
  * and NCCL does not search. So we look where it would have: nccl.conf, the default library, the
  * network plugin's library, and a static plugin elsewhere in the process. */
-#include "preload/nccl_lookup.h"
+#include "preload/nccl/nccl_lookup.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -14,9 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "preload/nccl/nccl_plugin.h"
+
 #include "foreign/nccl_profiler.h"
 #include "preload/hooks.h"
-#include "preload/nccl_lookup.h"
+#include "preload/nccl/nccl_channels.h"
+#include "preload/nccl/nccl_lookup.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
 
@@ -27,16 +30,20 @@
 #define PLUGIN_STATE_START 0xfeu
 #define PLUGIN_STATE_STOP  0xffu
 /* Collectives and the transfers of their proxies. Without a network there are no proxy operations.
- * KernelCh costs proxy work for each collective, also within a node: only if SYSOM_NCCL_MASK has
- * it. */
+ * KernelCh costs proxy work for each collective, also within a node: nccl_channels.h. */
 #define PLUGIN_MASK                                                                                \
 	(NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API |     \
 	 NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP)
 #define PLUGIN_CALLS (NCCL_PROFILE_COLL | NCCL_PROFILE_P2P)
+/* called by NCCL's proxy threads */
+#define PLUGIN_PROXY                                                                               \
+	(NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP | NCCL_PROFILE_PROXY_CTRL |               \
+	 NCCL_PROFILE_KERNEL_CH)
 
 struct plugin_context {
 	uint32_t used;
-	int user_mask;
+	int *mask;	  /* NCCL's, one for the process; NULL: it cannot change later */
+	int user_mask;	  /* the user's plugin may change it at any time, as we do NCCL's */
 	int rank, nranks; /* -1: not known, before version 4 */
 	uint64_t comm_hash;
 	void *user;
@@ -70,8 +77,11 @@ struct plugin_slot {
 static struct plugin_context plugin_contexts[PLUGIN_CONTEXTS];
 static struct plugin_slot plugin_slots[PLUGIN_SLOTS];
 static uint32_t plugin_next;
-static int plugin_raw_mask; /* recorded as they come: SYSOM_NCCL_MASK */
+static uint32_t plugin_context_top; /* no context from here on was ever used */
+static int plugin_raw_mask; /* recorded as they come: SYSOM_NCCL_MASK; KernelCh while it is on */
 static pid_t plugin_pid;
+static bool plugin_always;	/* SYSOM_NCCL_MASK has KernelCh */
+static int plugin_told;		/* the mask that NCCL has */
 static uint32_t plugin_started; /* 0; 1: a thread reads the settings; 2: done */
 
 /* ---- handles ---- */
@@ -313,21 +323,69 @@ static void plugin_settle(void)
 					 __ATOMIC_ACQUIRE))
 		return;
 	plugin_raw_mask = text && *text ? (int)strtol(text, NULL, 0) : 0;
+	plugin_always = (plugin_raw_mask & NCCL_PROFILE_KERNEL_CH) != 0;
 	plugin_pid = getpid();
 	__atomic_store_n(&plugin_started, 2, __ATOMIC_RELEASE);
 }
 
+static int plugin_raw(void)
+{
+	return __atomic_load_n(&plugin_raw_mask, __ATOMIC_RELAXED);
+}
+
+/* What we and the user's plugin want to see. */
+static int plugin_wanted(void)
+{
+	uint32_t top = __atomic_load_n(&plugin_context_top, __ATOMIC_ACQUIRE);
+	int mask = tracer_is_dead() ? 0 : PLUGIN_MASK | plugin_raw();
+
+	for (uint32_t i = 0; i < top; i++)
+		mask |= __atomic_load_n(&plugin_contexts[i].user_mask, __ATOMIC_RELAXED);
+	return mask;
+}
+
+/* Communicators are made by several threads; a mask that is then too old lasts for one tick. */
+static void plugin_tell(int *mask, int wanted)
+{
+	__atomic_store_n(mask, wanted, __ATOMIC_RELAXED);
+	__atomic_store_n(&plugin_told, wanted, __ATOMIC_RELAXED);
+}
+
+void nccl_plugin_tend(uint64_t now_ns)
+{
+	uint32_t top = __atomic_load_n(&plugin_context_top, __ATOMIC_ACQUIRE);
+	int wanted, raw = plugin_raw() & ~NCCL_PROFILE_KERNEL_CH;
+
+	if (!top)
+		return; /* NCCL has not asked for us */
+	if (plugin_always)
+		nccl_channels_demand(NCCL_CHANNELS_FOREVER);
+	plugin_always = false;
+	raw |= nccl_channels_tend(now_ns) ? NCCL_PROFILE_KERNEL_CH : 0;
+	__atomic_store_n(&plugin_raw_mask, raw, __ATOMIC_RELAXED);
+	wanted = plugin_wanted();
+	if (wanted == __atomic_load_n(&plugin_told, __ATOMIC_RELAXED))
+		return;
+	for (uint32_t i = 0; i < top; i++) {
+		/* acquire pairs with the release in plugin_opened */
+		int *mask = __atomic_load_n(&plugin_contexts[i].mask, __ATOMIC_ACQUIRE);
+
+		if (mask)
+			plugin_tell(mask, wanted);
+	}
+}
+
 /* A context also where tracing is off for ever: the user's plugin needs it. */
 static struct plugin_context *plugin_open(unsigned version, uint64_t comm_hash, int nranks,
-					  int rank, int *mask)
+					  int rank)
 {
+	uint32_t top = __atomic_load_n(&plugin_context_top, __ATOMIC_RELAXED);
 	bool traced;
 
 	plugin_settle();
 	traced = !tracer_is_dead() && (tracer_state() != TRACER_COLD || tracer_start());
 	nccl_lookup_left(version);
 	plugin_user_failed(RING_DROP_PLUGIN_LOAD, nccl_lookup_failures());
-	*mask = traced ? PLUGIN_MASK | plugin_raw_mask : 0;
 	for (unsigned i = 0; i < PLUGIN_CONTEXTS; i++) {
 		struct plugin_context *c = &plugin_contexts[i];
 		uint32_t unused = 0;
@@ -335,6 +393,10 @@ static struct plugin_context *plugin_open(unsigned version, uint64_t comm_hash, 
 		if (!__atomic_compare_exchange_n(&c->used, &unused, 1, false, __ATOMIC_ACQUIRE,
 						 __ATOMIC_RELAXED))
 			continue;
+		while (top <= i &&
+		       !__atomic_compare_exchange_n(&plugin_context_top, &top, i + 1, false,
+						    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			;
 		c->comm_hash = comm_hash;
 		c->nranks = nranks;
 		c->rank = rank;
@@ -344,8 +406,20 @@ static struct plugin_context *plugin_open(unsigned version, uint64_t comm_hash, 
 			plugin_report_comm(comm_hash, nranks, rank, COMM_INIT);
 		return c;
 	}
-	*mask = 0;
 	return NULL;
+}
+
+/* NCCL reads its mask at each operation. We may write it later only if it cannot go away: it is a
+ * variable of a library that stays, or of the program. */
+static nccl_result plugin_opened(struct plugin_context *c, int *mask)
+{
+	if (!c) {
+		*mask = 0;
+		return NCCL_OK;
+	}
+	plugin_tell(mask, plugin_wanted());
+	__atomic_store_n(&c->mask, hooks_pin(mask) ? mask : NULL, __ATOMIC_RELEASE);
+	return NCCL_OK;
 }
 
 /* Fills what a slot keeps of its event. False: nobody needs this event. */
@@ -406,6 +480,8 @@ static nccl_result plugin_start(void *context, void **handle, unsigned version,
 		c = NULL;
 	if (!type || (tracer_is_dead() && !plugin_user_wants(c, version, type)))
 		return NCCL_OK;
+	if (type & PLUGIN_PROXY)
+		nccl_channels_thread();
 	s = plugin_take();
 	if (!s) {
 		plugin_unknown();
@@ -413,7 +489,7 @@ static nccl_result plugin_start(void *context, void **handle, unsigned version,
 	}
 	s->type = (uint16_t)__builtin_ctzll(type);
 	s->version = (uint8_t)version;
-	s->raw = (type & (uint64_t)plugin_raw_mask) != 0;
+	s->raw = (type & (uint64_t)plugin_raw()) != 0;
 	needed = plugin_note(s, c, f, foreign) && !tracer_is_dead();
 	s->user = plugin_forward_start(c, version, f, event, bytes);
 	if (!needed && !s->raw && !s->user) {
@@ -507,6 +583,8 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 	}
 	if (!tracer_is_dead() && c->comm_hash && !plugin_wrapped())
 		plugin_report_comm(c->comm_hash, c->nranks, c->rank, COMM_DESTROY);
+	__atomic_store_n(&c->user_mask, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->mask, NULL, __ATOMIC_RELAXED);
 	__atomic_store_n(&c->used, 0, __ATOMIC_RELEASE);
 	return NCCL_OK;
 }
@@ -660,28 +738,29 @@ PLUGIN_START(4, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f))
 PLUGIN_START(5, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(5, d, f))
 PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
 
-/* call: the chained plugin's init with its own context and mask */
+/* call: the chained plugin's init with its own context, and a mask that lasts as long as NCCL's */
 #define PLUGIN_INIT_BODY(v, hash, nranks, rank, call)                                              \
-	struct plugin_context *c = plugin_open(v, hash, nranks, rank, mask);                       \
-	int user_mask = 0;                                                                         \
+	struct plugin_context *c = plugin_open(v, hash, nranks, rank);                             \
 	void *user = NULL;                                                                         \
 	const struct nccl_profiler_table *theirs = nccl_lookup_user(v);                            \
                                                                                                    \
 	*context = c;                                                                              \
-	if (c && theirs && (call) == NCCL_OK) {                                                    \
-		c->user = user;                                                                    \
-		c->user_mask = user_mask;                                                          \
-		*mask |= user_mask;                                                                \
-	} else if (c && theirs) {                                                                  \
-		plugin_user_failed(RING_DROP_PLUGIN_INIT, 1);                                      \
+	if (c && theirs) {                                                                         \
+		if ((call) == NCCL_OK) {                                                           \
+			c->user = user;                                                            \
+		} else {                                                                           \
+			c->user_mask = 0;                                                          \
+			plugin_user_failed(RING_DROP_PLUGIN_INIT, 1);                              \
+		}                                                                                  \
 	}                                                                                          \
-	return NCCL_OK
+	return plugin_opened(c, mask)
 
 #define PLUGIN_INIT_EARLY(v)                                                                       \
 	static nccl_result plugin_init_v##v(void **context, int *mask)                             \
 	{                                                                                          \
-		PLUGIN_INIT_BODY(v, 0, -1, -1,                                                     \
-				 ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, &user_mask)); \
+		PLUGIN_INIT_BODY(                                                                  \
+		    v, 0, -1, -1,                                                                  \
+		    ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, &c->user_mask));           \
 	}
 PLUGIN_INIT_EARLY(1)
 PLUGIN_INIT_EARLY(2)
@@ -692,7 +771,7 @@ static nccl_result plugin_init_v4(void **context, int *mask, const char *name, u
 {
 	PLUGIN_INIT_BODY(4, comm_hash, nranks, rank,
 			 ((nccl_profiler_v4_init_fn)theirs->init)(
-			     &user, &user_mask, name, comm_hash, nodes, nranks, rank, log));
+			     &user, &c->user_mask, name, comm_hash, nodes, nranks, rank, log));
 }
 
 #define PLUGIN_INIT_LATE(v)                                                                        \
@@ -702,7 +781,7 @@ static nccl_result plugin_init_v4(void **context, int *mask, const char *name, u
 	{                                                                                          \
 		PLUGIN_INIT_BODY(                                                                  \
 		    v, comm_hash, nranks, rank,                                                    \
-		    ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, comm_hash, &user_mask,     \
+		    ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, comm_hash, &c->user_mask,  \
 								 name, nodes, nranks, rank, log)); \
 	}
 PLUGIN_INIT_LATE(5)
