@@ -8,7 +8,7 @@ fleet_SRCS := $(call in,aggregator/fleet,baselines fleet fleet_admit fleet_detec
 fleet_NEEDS := wire analysis
 fleet_LDLIBS := -lsqlite3 -ljansson
 incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_books incident_json \
-		incident_judge incident_share incident_views incident_waits ledger_json slow_step_json \
+		incident_judge incident_share incident_spikes incident_views incident_waits ledger_json slow_step_json \
 		verdict verdict_sketch)
 incident_NEEDS := wire analysis
 incident_LDLIBS := -ljansson

@@ -257,6 +257,29 @@ static void print_slow_step(FILE *to, const json_t *in)
 	}
 }
 
+/* Spikes in other functions than the slowest step's. */
+static void print_other_spikes(FILE *to, const json_t *in)
+{
+	const json_t *list = json_object_get(in, "other_spikes"), *s;
+	size_t i;
+
+	json_array_foreach ((json_t *)list, i, s) {
+		const char *span = jsonget_text(s, "span");
+		double count = jsonget_number(s, "count");
+
+		fprintf(to, "%s rank %lld: %s, expected %s, in %s",
+			i ? "           " : "\n  spikes   ", (long long)jsonget_integer(s, "rank"),
+			term_ms(jsonget_number(s, "latency_ms")),
+			term_ms(jsonget_number(s, "expected_ms")),
+			term_safe(jsonget_text(s, "function"), 80));
+		if (*span)
+			fprintf(to, " (%s)", term_safe(span, 80));
+		if (count > 1)
+			fprintf(to, "; the longest of %s", term_count(count));
+		fputc('\n', to);
+	}
+}
+
 /* Prints the raised signals; --json has all. */
 static void print_signals(FILE *to, const json_t *in)
 {
@@ -366,6 +389,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_pods(to, json_object_get(in, "pods"));
 	print_how_slow(to, in);
 	print_slow_step(to, in);
+	print_other_spikes(to, in);
 	if (plots && !incident_verdict_is_hang(in))
 		fputs(plots, to);
 	if (stacks)
@@ -417,6 +441,8 @@ void incident_text_row(FILE *to, const json_t *in)
 	bool hang = incident_verdict_is_hang(in);
 	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
 	bool wide = columns >= ROW_WIDE;
+	const json_t *spikes = json_object_get(in, "other_spikes"), *s;
+	size_t i;
 
 	if (!wide)
 		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
@@ -437,4 +463,8 @@ void incident_text_row(FILE *to, const json_t *in)
 		room <= 3 ? ""
 		: *title  ? term_safe(title, room)
 			  : "not known");
+	json_array_foreach ((json_t *)spikes, i, s)
+		fprintf(to, "%-8s %-6s %s in %s\n", "", "",
+			jsonget_number(s, "count") > 1 ? "spikes" : "a spike",
+			term_safe(jsonget_text(s, "function"), 80));
 }

@@ -508,8 +508,7 @@ static void spike_take(struct incident *i, const struct slow_step *s, bool waits
 	i->spike_waits = waits;
 }
 
-static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
-			 uint64_t arrival_unix_ns)
+static struct run run_of(const struct digest *d)
 {
 	struct run r = {.member = incident_member_key(d->rank.rank, d->rank.node),
 			.begin_unix_ns = d->begin_unix_ns,
@@ -526,7 +525,21 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 				  .flagged_ns = flagged_ns_of(d),
 				  .waited_ns = waited_ns_of(d),
 				  .slow_ns = slow_of(d)}};
+
+	if (d->flagged) {
+		r.steps.first_step = d->first_step;
+		r.steps.last_step = d->last_step;
+		r.steps.onset_step = d->onset_step;
+	}
+	return r;
+}
+
+static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
+			 uint64_t arrival_unix_ns)
+{
+	struct run r = run_of(d);
 	struct member *m = member_of(i, &d->rank);
+	const struct slow_step *spike = slow_step_of(d);
 
 	if (m)
 		member_add(s, i, m, d);
@@ -534,15 +547,12 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		raise_to(&m->own.itself_end_unix_ns, d->end_unix_ns);
 	if (m && is_itself(d) && !incident_is_brief(&r))
 		raise_to(&m->own.slow_end_unix_ns, d->end_unix_ns);
-	if (d->flagged) {
-		r.steps.first_step = d->first_step;
-		r.steps.last_step = d->last_step;
-		r.steps.onset_step = d->onset_step;
-	}
 	if (m && d->reason == WINDOW_ASKED)
 		incident_waits_note(i, m, d->excerpt);
 	anomaly_take(i, d->anomaly_id);
-	spike_take(i, slow_step_of(d), !digest_is_own(d));
+	spike_take(i, spike, !digest_is_own(d));
+	if (spike && digest_is_own(d) && d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+		incident_spikes_note(i, d->rank.rank, spike);
 	/* a requested window is no slowness of its own */
 	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
 		run_take(i, r);
@@ -753,7 +763,7 @@ struct newcomer {
 	const struct finding *finding; /* NULL: a window */
 	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
-	bool spikes;		       /* a window with spikes */
+	bool spikes;		       /* a window of spikes, and of no longer slowness */
 	bool only_waited;	       /* in them, for another rank */
 	const struct wire_rank *who;   /* of a window */
 	const struct slow_step *spike; /* NULL: not known */
@@ -764,6 +774,7 @@ static struct newcomer of_window(const struct digest *d)
 	/* in a stall all ranks stop, whoever is to blame */
 	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
 	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+	struct run r = run_of(d);
 
 	return (struct newcomer){d->rank.job,
 				 d->begin_unix_ns,
@@ -775,7 +786,7 @@ static struct newcomer of_window(const struct digest *d)
 				 NULL,
 				 d->sender,
 				 d->rank.node,
-				 d->spikes && !asked,
+				 d->spikes && !asked && incident_is_short(&r),
 				 !digest_is_own(d),
 				 &d->rank,
 				 slow_step_of(d)};
@@ -1041,6 +1052,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
 	spike_take(to, &from->spike, from->spike_waits);
+	incident_spikes_merge(to, from);
 }
 
 /* Merges other incidents of the job that n now connects. */

@@ -405,6 +405,7 @@ static void put_slow_step(json_t *out, const struct incident *i, const struct in
 	if (i->spike.known && incident_is_spikes(i))
 		step = &i->spike;
 	json_object_set_new(out, "slow_step", slow_step_json_make(step));
+	json_object_set_new(out, "other_spikes", incident_spikes_json(i, step));
 }
 
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

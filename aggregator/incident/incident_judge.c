@@ -193,7 +193,7 @@ static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
  * that cost little. Near a fault it belongs to the incident, but not to the fault. Two things do
  * not count: steps that the node announced when slowness began, and the loss of the first step of
  * its kind. That step may be a checkpoint, which is recognised when it comes again. */
-static bool is_short(const struct run *r)
+bool incident_is_short(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
 
@@ -210,7 +210,7 @@ static bool is_short(const struct run *r)
 
 bool incident_is_brief(const struct run *r)
 {
-	return !r->steps.spikes && is_short(r);
+	return !r->steps.spikes && incident_is_short(r);
 }
 
 bool incident_is_spikes(const struct incident *i)
@@ -218,7 +218,7 @@ bool incident_is_spikes(const struct incident *i)
 	bool spikes = false;
 
 	for (uint32_t k = 0; k < i->run_count; k++) {
-		if (!is_short(&i->runs[k]))
+		if (!incident_is_short(&i->runs[k]))
 			return false;
 		spikes |= i->runs[k].steps.spikes > 0;
 	}

@@ -42,6 +42,17 @@ struct views {
 	double lost_ns[CAUSE_COUNT]; /* of all windows with that cause, kept or not */
 };
 
+/* Spikes in one function and span. Step, rank and times: of the longest one. */
+struct incident_spike {
+	char span[SLOW_STEP_TEXT_BYTES]; /* "": none */
+	char function[SLOW_STEP_TEXT_BYTES],
+	    name[SLOW_STEP_TEXT_BYTES]; /* with its line; without */
+	double latency_ns, expected_ns;
+	int64_t begin_unix_ns;
+	uint64_t count;
+	int32_t rank;
+};
+
 /* Slow steps of a rank and what they lost. Times are sums over the steps, in ns. Steps of windows
  * that somebody asked for are not counted, as other windows have them. */
 struct slow_steps {
@@ -169,6 +180,9 @@ struct incident {
 	/* What its spikes are about: the worst one whose function is known */
 	struct slow_step spike;
 	bool spike_waits; /* its rank only waited in it */
+	/* All of them whose function is known, longest first */
+	struct incident_spike spikes[LIMIT_INCIDENT_SPIKES];
+	uint32_t spike_count;
 };
 
 struct incident_set {
@@ -229,8 +243,15 @@ struct slow_steps incident_fault_steps(const struct incident *i, const struct me
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
 /* A transient, as every host has them now and then. */
 bool incident_is_brief(const struct run *r);
+/* A few slow steps, spikes or not. */
+bool incident_is_short(const struct run *r);
 /* Its runs are single slow steps, some of which count one by one, and nothing accuses a rank. */
 bool incident_is_spikes(const struct incident *i);
+/* A spike of that rank, whose function is known. */
+void incident_spikes_note(struct incident *i, int32_t rank, const struct slow_step *s);
+void incident_spikes_merge(struct incident *to, const struct incident *from);
+/* Those in another function or span than `shown` (may be NULL), longest first; owned. */
+json_t *incident_spikes_json(const struct incident *i, const struct slow_step *shown);
 /* How the member's spikes recur: their number, and the time between them in ns; 0: they are too few, or
  * come at no regular time. */
 uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns);

@@ -10,6 +10,9 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
+/* If half of so many steps are out, it is an anomaly, and not a step here and there. */
+#define RUN_STEPS 16
+
 struct judge {
 	struct judge_config config;
 	struct roofline_set *latency, *self;
@@ -32,6 +35,8 @@ struct judge {
 	/* ring: of the latest steps that were not brief; NAN: flagged */
 	double self_excess[JUDGE_PERIOD];
 	uint32_t next, count;
+	double excess[RUN_STEPS]; /* ring: of the latest judged steps' latency */
+	uint32_t used;
 	bool drift_raised;
 	bool restoring; /* samples were restored since the models were last settled */
 };
@@ -141,12 +146,26 @@ static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *l
 	j->hold_steps = JUDGE_HOLD;
 }
 
+/* How much longer than expected the steps before this one usually were. */
+static double usual_excess(const struct judge *j)
+{
+	double v[RUN_STEPS];
+
+	if (j->used < RUN_STEPS)
+		return 0;
+	memcpy(v, j->excess, sizeof(v));
+	return fmax(median_of(v, RUN_STEPS), 0);
+}
+
 /* The job states the step's work, and the step took several times as long as such work does. Steps whose
- * work is only counted may be longer on purpose: a checkpoint, an evaluation. */
-static bool is_spike(const struct step *s, const struct judge_verdict *v)
+ * work is only counted may be longer on purpose: a checkpoint, an evaluation. While the rank is slow
+ * for another reason, such work takes longer: else every other step would be a spike, and none would
+ * have the evidence that spikes have. */
+static bool is_spike(const struct judge *j, const struct step *s, const struct judge_verdict *v)
 {
 	return s->flags & STEP_FLAG_STATED && v->flagged && v->state == ROOFLINE_READY &&
-	       (double)s->latency_ns >= thresholds.time.times * v->expected_ns;
+	       (double)s->latency_ns >=
+		   thresholds.time.times * v->expected_ns * (1 + usual_excess(j));
 }
 
 /* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
@@ -218,16 +237,15 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 		    fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
 		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
 	}
-	v.spike = is_spike(s, &v);
+	v.spike = is_spike(j, s, &v);
+	if (lat.expected_ns > 0)
+		j->excess[j->used++ % RUN_STEPS] = lat.excess;
 	judge_kind(j, s, &v);
 	if (v.flagged)
 		hold(j, s->key, &lat, &self);
 	*drift = self.drift && lat.drift;
 	return v;
 }
-
-/* If half of so many steps are out, it is an anomaly, and not a step here and there. */
-#define RUN_STEPS 16
 
 static bool is_run(const struct judge *j)
 {

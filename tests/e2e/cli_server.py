@@ -24,6 +24,8 @@ def incident(name, job, state, symptom="slow_rank", rank=5):
             "victims": [r for r in range(8) if r != rank], "nodes": ["gpu-3"], "first_step": 312,
             "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
             "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61,
+            "other_spikes": [{"rank": rank, "count": 3, "function": "pad (engine.py:37)", "span": "Engine::Prepare",
+                              "begin_unix_ns": "1795229413000000000", "latency_ms": 181.0, "expected_ms": 20.0}],
             "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
             "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
                          "begin_unix_ns": "1795229412000000000", "end_unix_ns": "1795229413000000000",

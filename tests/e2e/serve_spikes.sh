@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # One slow step among thousands of a serving loop is an incident that names the function and its line. Five at
-# regular times are one incident with their count and period. A training job's single slow step is none.
+# regular times are one incident with their count and period. While the rank's GPU is slow, the
+# incident of that lists them. A training job's single slow step is none.
 # needs: bpf
 # alone: a loaded machine makes spikes of its own
 . "$(dirname "$0")/lib.sh"
@@ -53,6 +54,30 @@ ok "with their period" jq -e '[.[] | select(.slow_step.function // "" | startswi
 touch "$WORK/serve/end"
 wait $job
 ok "the job ends with 0" is $? 0
+SYSOM_SPANS=$WORK/engine.spans start busy serve
+ok "another engine has a model" stack_wait 30 ready
+steps_more 300
+touch "$WORK/busy/slow"
+fault() { # the incident of the slow GPU: an expression about it
+	listed busy
+	jq -e "[.[] | select(.symptom != \"spike\" and .flagged_steps > 50)] | length == 1 and (.[0] | $1)" "$WORK/listed.json"
+}
+ok "a slow GPU is an incident of its own" stack_wait 30 fault true
+steps_more 100
+ask busy pad 1
+lists() { # function: the slowest step is in it, or another spike
+	fault "[.slow_step.function, .other_spikes[].function] | any(. == \"$1 (engine.py:$(line "$1"))\")"
+}
+ok "a spike while it lasts is listed there with its function and line" stack_wait 20 lists pad
+ask busy copy 1
+both() { lists pad && lists copy; }
+ok "and so is another one" stack_wait 20 both
+jq -c '.[] | {id, symptom, flagged_steps, spikes, function: .slow_step.function, other: [.other_spikes[] | {function, count, latency_ms}]}' \
+	"$WORK/listed.json" | sed 's/^/# /'
+ok "sysom incidents names both" bash -c "'$BIN/sysom' incidents --job busy | tee '$WORK/list.txt' | grep -q 'spikes* in [a-zA-Z._]* (engine.py:'"
+touch "$WORK/busy/end"
+wait $job
+ok "that job ends with 0" is $? 0
 SYSOM_SPANS=off start train train
 ok "a training job has a model" stack_wait 30 ready
 steps_more 300

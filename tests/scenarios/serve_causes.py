@@ -34,7 +34,7 @@ CLASSES = ("nothing", "steps", "place", "cause")
 class Row:
     name: str
     what: str
-    fault: str = ""  # of serve_sim.py, without its times
+    fault: str = ""  # of serve_sim.py, the usual times added unless it has its own; several with blanks between
     tool: str = ""  # or a program that runs meanwhile
     options: tuple = ()
     flags: str = ""  # of sysomd
@@ -73,8 +73,8 @@ ROWS = (
 
 def start(stack, row, truth, nvml):
     options = ["--seconds", "900", "--truth", truth, "--requests-per-second", "2", "--prompt-scale", "0.1", "--output-scale", "0.6"]
-    if row.fault:
-        options += ["--fault", f"{row.fault}:start={LEARN_S}:seconds={FAULT_S}"]
+    for fault in row.fault.split():
+        options += ["--fault", fault if ":start=" in fault else f"{fault}:start={LEARN_S}:seconds={FAULT_S}"]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "PYTHON", "LD_PRELOAD"))}
     env = dict(env, SIM_LIB=f"{B}/lib/sim", SIM_NVML_FILE=nvml, LC_ALL="C.UTF-8", **stack.env)
     return subprocess.Popen([f"{B}/bin/sysom", "run", "--job", row.name, "--", "/usr/bin/python3", "sim/serve_sim.py",
@@ -136,7 +136,8 @@ def run(row):
     for i in found:
         step = i.get("slow_step") or {}
         print(f"  {i['id']} {(int(i['begin_unix_ns']) - since) / 1e9:+.1f} s {i['symptom']} ranks {i['ranks']} {i['diagnosis']['cause']} ({100 * i['diagnosis']['confidence']:.0f}%) of "
-              f"{i['diagnosis']['ranks']}; span {step.get('span')}, {step.get('function')}, bound {step.get('bound')}")
+              f"{i['diagnosis']['ranks']}; span {step.get('span')}, {step.get('function')}, bound {step.get('bound')}; "
+              f"other spikes {[s['function'] for s in i.get('other_spikes') or []]}")
     print("\n".join("    " + line for line in shown.splitlines()[:24]), flush=True)
     return good
 

@@ -1494,6 +1494,63 @@ static void spikes_in_other_functions_are_other_incidents(void **unused)
 	assert_int_equal(set_count(set, false), 2);
 }
 
+static void a_spike_while_its_rank_is_slow_keeps_its_function(void **unused)
+{
+	struct digest d = window("job", 0, WINDOW_SELF, 1, 20);
+	struct incident_change c, slow;
+	json_t *j, *list, *pad;
+	char name[8];
+
+	d.flagged = 300;
+	d.self_excess_ns = 15e9;
+	slow = add(d);
+	for (int k = 0; k < 3; k++)
+		c = spike(0, WINDOW_SELF, 8 + k, k ? "pad" : "copy");
+	assert_string_equal(c.id, slow.id);
+	j = json_of(&c);
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(jsonget_text(json_object_get(j, "slow_step"), "function"), "copy");
+	list = json_object_get(j, "other_spikes");
+	assert_int_equal(json_array_size(list), 1);
+	pad = json_array_get(list, 0);
+	assert_string_equal(jsonget_text(pad, "function"), "pad");
+	assert_int_equal(jsonget_number(pad, "rank"), 0);
+	assert_int_equal(jsonget_number(pad, "count"), 2);
+	assert_float_equal(jsonget_number(pad, "latency_ms"), 170, 0.1);
+	json_decref(j);
+	/* no room: what is there stays, as no other is longer */
+	for (int k = 0; k < 12; k++) {
+		snprintf(name, sizeof(name), "f%d", k);
+		c = spike(0, WINDOW_SELF, 11 + k / 2.0, name);
+	}
+	assert_string_equal(c.id, slow.id);
+	j = json_of(&c);
+	list = json_object_get(j, "other_spikes");
+	assert_int_equal(json_array_size(list), LIMIT_INCIDENT_SPIKES - 1);
+	assert_string_equal(jsonget_text(json_array_get(list, 0), "function"), "pad");
+	json_decref(j);
+}
+
+/* The fault is not the spike's, though both are in one window. */
+static void a_spike_in_a_fault_is_none_of_an_earlier_spike(void **unused)
+{
+	struct incident_change earlier = spike(0, WINDOW_SELF, 1, "pad"), slow, c;
+	struct digest d = window("job", 0, WINDOW_SELF, 100, 104);
+
+	d.flagged = 100;
+	d.self_excess_ns = 3e9;
+	slow = add(d);
+	assert_string_not_equal(slow.id, earlier.id);
+	d = window("job", 0, WINDOW_SELF, 104, 108);
+	d.flagged = 100;
+	d.self_excess_ns = 3e9;
+	d.spikes = 1;
+	c = add(d);
+	assert_string_equal(c.id, slow.id);
+	assert_int_equal(c.absorbed_count, 0);
+	assert_int_equal(set_count(set, false), 2);
+}
+
 /* In whatever order they arrive. */
 static void ranks_that_waited_join_the_spike_that_they_waited_for(void **unused)
 {
@@ -1597,6 +1654,8 @@ int main(void)
 	    CASE(equal_spikes_are_one_incident_with_their_period),
 	    CASE(spikes_at_no_regular_time_have_no_period),
 	    CASE(spikes_in_other_functions_are_other_incidents),
+	    CASE(a_spike_while_its_rank_is_slow_keeps_its_function),
+	    CASE(a_spike_in_a_fault_is_none_of_an_earlier_spike),
 	    CASE(ranks_that_waited_join_the_spike_that_they_waited_for),
 	    CASE(a_single_slow_step_of_counted_work_stays_a_transient),
 	};

@@ -617,6 +617,29 @@ static void a_slow_step_of_stated_work_is_no_spike(void **unused)
 	end(&j);
 }
 
+/* All steps of a fault are slow, and some of them slower. */
+static void in_a_fault_a_spike_is_longer_than_its_steps(void **unused)
+{
+	struct job j = job_of(34);
+	uint32_t before;
+
+	j.stated = true;
+	usual(&j, 500);
+	for (int i = 0; i < 10; i++) {
+		for (int k = 0; k < 3; k++)
+			slower(&j, KINDS_COMPUTE, 80);
+		slower(&j, KINDS_COMPUTE, 120);
+	}
+	before = j.spikes;
+	assert_in_range(before, 1, 2); /* before the fault was half of the latest steps */
+	slower(&j, KINDS_HOST, 500);
+	assert_int_equal(j.spikes, before + 1);
+	usual(&j, 20);
+	slower(&j, KINDS_HOST, 120);
+	assert_int_equal(j.spikes, before + 2);
+	end(&j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -646,6 +669,7 @@ int main(void)
 	    cmocka_unit_test(a_slow_step_of_stated_work_counts_each_time),
 	    cmocka_unit_test(work_that_is_only_counted_makes_no_spike),
 	    cmocka_unit_test(a_slow_step_of_stated_work_is_no_spike),
+	    cmocka_unit_test(in_a_fault_a_spike_is_longer_than_its_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A serving loop on the simulated GPU: a step's time is what its tokens say, except when WORK/pad or WORK/copy exists:
-a step for each line of it then takes 160 ms of CPU time in that function, one every PERIOD_S seconds.
+a step for each line of it then takes 160 ms of CPU time in that function, one every PERIOD_S seconds. While WORK/slow
+exists, kernels take 1.8 times as long.
 
     python3 engine.py WORK [serve|train]
 
@@ -16,6 +17,7 @@ import simgpu  # noqa: E402
 
 SPIKE_S = 0.16
 PERIOD_S = 3
+SLOW = 1.8
 
 
 class Batch:
@@ -66,6 +68,7 @@ class Engine:
     def __init__(self, work):
         self.gpu = simgpu.Gpu(0)
         self.spikes = Spikes(work)
+        self.slow = os.path.join(work, "slow")
 
     def prepare(self, batch, function):
         if function:
@@ -73,9 +76,10 @@ class Engine:
         return batch.tokens
 
     def forward(self, tokens):
+        size = SLOW if os.path.exists(self.slow) else 1
         for _ in range(6):
-            self.gpu.kernel("gemm", 1_500_000 + 30_000 * tokens)
-            self.gpu.kernel("attention", 1_000_000 + 10_000 * tokens)
+            self.gpu.kernel("gemm", round(size * (1_500_000 + 30_000 * tokens)))
+            self.gpu.kernel("attention", round(size * (1_000_000 + 10_000 * tokens)))
         self.gpu.synchronize()
 
     def step(self, batch, function):
