@@ -808,6 +808,7 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 	union cupti_decode_event event;
 	void *record = NULL;
 	unsigned pushed = 0, seen = 0;
+	uint64_t now = cupti.host.now();
 	const char *name;
 
 	if (b->of_session && !cupti_session_is_open()) {
@@ -839,9 +840,10 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 			event.kernel.name = cupti_name_id(name);
 		cupti.record_count++;
 		cupti.node_count += (event.head.flags & EVENT_FLAG_GRAPH_NODE) != 0;
-		/* `end` has the same offset in both */
+		/* `end` and `exported` have the same offsets in both */
 		if (event.kernel.end < *oldest)
 			*oldest = event.kernel.end;
+		event.kernel.exported = now;
 		ring_writer_push(cupti.lane, &event);
 		pushed++;
 	}

@@ -21,6 +21,7 @@ struct cupti_client_host {
 								     * nothing */
 	void (*gap)(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns);
 	bool (*launched)(void); /* whether any launch was numbered */
+	uint64_t (*now)(void);	/* the host lanes' clock */
 };
 
 /* Reasons for which kinds are off; kinds are enabled only if there is none. */

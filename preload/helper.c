@@ -134,10 +134,15 @@ static void helper_at_exit(void)
 		nanosleep(&pause, NULL);
 }
 
+static uint64_t helper_now(void)
+{
+	return tracer_now();
+}
+
 void helper_context_ready(void)
 {
-	static const struct cupti_client_host host = {&tracer_ring, hooks_dlsym, hooks_loaded,
-						      helper_gap, registry_launched};
+	static const struct cupti_client_host host = {&tracer_ring, hooks_dlsym,       hooks_loaded,
+						      helper_gap,   registry_launched, helper_now};
 	uint32_t inside = tracer_inside_bits;
 	int saved = errno;
 

@@ -122,13 +122,22 @@ static const struct field kernel_fields[] = {F(kernel, end, U64),
 					     F(kernel, shared_dynamic_bytes, U32),
 					     F(kernel, graph_id, U32),
 					     F(kernel, graph_node_id, U64),
+					     F(kernel, exported, U64),
 					     F(kernel, number, U32),
 					     F_END};
-static const struct field copy_fields[] = {
-    F(copy, end, U64),	    F(copy, bytes, U64),	 F(copy, correlation, U32),
-    F(copy, device, U32),   F(copy, context_id, U32),	 F(copy, stream_id, U32),
-    F(copy, copy_kind, U8), F(copy, src_kind, U8),	 F(copy, dst_kind, U8),
-    F(copy, graph_id, U32), F(copy, graph_node_id, U64), F_END};
+static const struct field copy_fields[] = {F(copy, end, U64),
+					   F(copy, bytes, U64),
+					   F(copy, correlation, U32),
+					   F(copy, device, U32),
+					   F(copy, context_id, U32),
+					   F(copy, stream_id, U32),
+					   F(copy, copy_kind, U8),
+					   F(copy, src_kind, U8),
+					   F(copy, dst_kind, U8),
+					   F(copy, graph_id, U32),
+					   F(copy, graph_node_id, U64),
+					   F(copy, exported, U64),
+					   F_END};
 
 static const struct kind {
 	uint16_t kind;

@@ -431,8 +431,9 @@ struct event_kernel {		/* device lane, 128 bytes */
 	uint32_t shared_static_bytes, shared_dynamic_bytes;
 	uint32_t graph_id;
 	uint64_t graph_node_id;
-	uint64_t reserved[4];
-	uint32_t number; /* RING_NUMBER; 0: unknown, or of a graph's node */
+	uint64_t reserved[3];
+	uint64_t exported; /* when it was pushed, by the host lanes' clock; 0: unknown */
+	uint32_t number;   /* RING_NUMBER; 0: unknown, or of a graph's node */
 	uint32_t seq_end;
 };
 
@@ -445,7 +446,8 @@ struct event_copy { /* device lane, 128 bytes */
 	uint8_t copy_kind, src_kind, dst_kind, reserved0; /* CUpti_ActivityMemcpyKind etc. */
 	uint32_t graph_id;
 	uint64_t graph_node_id;
-	uint64_t reserved[7];
+	uint64_t reserved[6];
+	uint64_t exported; /* as a kernel's */
 	uint32_t reserved1;
 	uint32_t seq_end;
 };
@@ -470,3 +472,5 @@ RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);
 RING_ASSERT_DEVICE(event_kernel);
 RING_ASSERT_DEVICE(event_copy);
+_Static_assert(__builtin_offsetof(struct event_kernel, exported) == 112, "kernel exported");
+_Static_assert(__builtin_offsetof(struct event_copy, exported) == 112, "copy exported");

@@ -4,11 +4,13 @@
 with recorded arrivals and token counts.
 
   detect  SIGSTOP of a worker and contention for its GPU's multiprocessors (its kernels get slower), at random times
-          after a healthy stretch: how many are flagged, how many flags nothing explains, what is kept of the raw stream
+          after a healthy stretch: how many are flagged, how many flags nothing explains, what is kept of the raw stream;
+          and when the records of the GPU reached the ring
   cost    time to first token and per output token with nothing, CPU side only, GPU side only and everything, in turn
 
 usage: inference.py BUILD [--quick] [--rounds N] [--seed N] [--only detect|cost]"""
 import argparse
+import bisect
 import json
 import os
 import random
@@ -176,6 +178,38 @@ def tell_bytes(what, sent, raw, seconds):
           f"{raw / seconds * 3600 / 2**30:.2f}, sent {sent / seconds * 3600 / 2**30:.3f} GiB per hour and instance")
 
 
+def exported_in(pid):
+    """Of the device records in the process's ring: all; those that were exported while a thread of it waited for the GPU;
+    how long after a wait the others were, in ms; and the share of the time in which a thread waited."""
+    ring = json.loads(subprocess.run([f"{B}/bin/sysom-ring", "--json", "--pid", str(pid)], capture_output=True, text=True,
+                                     check=True).stdout)
+    waits = sorted((e["t"], e["t"] + e["duration"]) for e in ring["events"] if e["kind"] == "sync")
+    merged = []
+    for begin, end in waits:
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    # what the host lanes still hold; a wait is pushed when it ends
+    known = [e["exported"] for e in ring["events"] if e["kind"] in ("kernel", "copy", "graph_exec")
+             and merged and merged[0][0] <= e["exported"] <= merged[-1][1]]
+    if not known:
+        return 0, 0, 0, 0
+    begins = [w[0] for w in merged]
+    after = [at - merged[bisect.bisect_right(begins, at) - 1][1] for at in known]
+    anchors = [e for e in ring["events"] if e["kind"] == "anchor"]
+    first, last = min(anchors, key=lambda e: e["t"]), max(anchors, key=lambda e: e["t"])
+    ns = (last["monotonic_ns"] - first["monotonic_ns"]) / (last["t"] - first["t"])
+    return (len(known), sum(x <= 0 for x in after), statistics.median([x for x in after if x > 0] or [0]) * ns / 1e6,
+            sum(end - begin for begin, end in merged) / (merged[-1][1] - merged[0][0]))
+
+
+def tell_exported(rows):
+    for records, inside, after_ms, waiting in rows:
+        print(f"  records exported while the host waited for the GPU: {inside} of {records} ({100 * inside / max(records, 1):.1f}%), "
+              f"the others {after_ms:.2f} ms after a wait (median); it waited for {100 * waiting:.1f}% of the time")
+
+
 def detect(work, name, rate, scales, healthy_s, faulty_s, seed, score):
     label, options = traffic(name, *scales)
     injections = drawn_injections(random.Random(seed), healthy_s, healthy_s + faulty_s)
@@ -192,6 +226,7 @@ def detect(work, name, rate, scales, healthy_s, faulty_s, seed, score):
     stop_workers(injections, truth, start_ns)
     time.sleep(max(0.0, end_s - (time.monotonic_ns() - start_ns) / 1e9))
     faulty = bytes_of(stack, healthy)
+    exported = [exported_in(pid) for pid in sorted({r["pid"] for r in truth_of(truth) if "worker_step" in r})]
     r2 = {f"{m['phase']} {r['rank']}": m["r2"] for r in stack.get("NODE", "status")["ranks"] for m in r["models"]
           if m["state"] == "ready"}
     end(job)
@@ -199,6 +234,7 @@ def detect(work, name, rate, scales, healthy_s, faulty_s, seed, score):
     print(f"\n{label}: {healthy_s} s healthy, {len(injections)} injections in {faulty_s} s; R2 {r2}")
     tell_bytes("healthy", *healthy, healthy_s)
     tell_bytes("with injections", *faulty, end_s - healthy_s)
+    tell_exported(exported)
     score.add(injections, flags_of(f"{work}/{name}.rec"), steps_of(truth), start_ns)
 
 

@@ -79,6 +79,9 @@ def test_delivery():
     check({k["clock"] for k in f["kernel"]} == {"1"} and
           all(abs(int(k["t"]) / 1e9 - time.monotonic()) < 60 for k in f["kernel"]),
           "elsewhere they are on the monotonic clock")
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130100", SYSOM_CLOCK="monotonic")
+    late = [int(k["exported"]) - int(k["end"]) for k in f["kernel"]]
+    check(late and min(late) >= 0 and max(late) < 2e9, "each record says when it was exported", min(late), max(late))
     rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130000")
     check(rc == 0 and [g["cause"] for g in f["gap"]] == ["3"] and not kinds["kernel"],
           "a CUPTI known to crash is left alone, and that is recorded", f["gap"])

@@ -58,10 +58,11 @@ static void print_coll(const struct event_coll *e)
 static void print_kernel(const struct ring_reader *r, const struct event_kernel *e)
 {
 	printf("end=%llu corr=%u stream=%u context=%u device=%u grid=%u,%u,%u block=%u,%u,%u "
-	       "node=%llu number=%u name=%s",
+	       "node=%llu number=%u exported=%llu name=%s",
 	       (unsigned long long)e->end, e->correlation, e->stream_id, e->context_id, e->device,
 	       e->grid[0], e->grid[1], e->grid[2], e->block[0], e->block[1], e->block[2],
-	       (unsigned long long)e->graph_node_id, e->number, ring_reader_name(r, e->name));
+	       (unsigned long long)e->graph_node_id, e->number, (unsigned long long)e->exported,
+	       ring_reader_name(r, e->name));
 }
 
 static void print_plugin(const struct event_plugin *e)

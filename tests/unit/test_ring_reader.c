@@ -116,7 +116,7 @@ static void delivers_events_in_order_and_intact(void **state)
 static void delivers_device_events_of_128_bytes(void **state)
 {
 	struct event_kernel k = {
-	    .head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .reserved[3] = 77};
+	    .head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .exported = 77};
 	union ring_event out[4];
 	struct ring_lane_view view;
 	struct ring_lane_writer lw;
@@ -127,7 +127,7 @@ static void delivers_device_events_of_128_bytes(void **state)
 	ring_writer_push(&lw, &k);
 	assert_int_equal(ring_reader_drain_lane(e.r, 4, out, 4, &view), 1);
 	assert_int_equal(out[0].kernel.end, 9);
-	assert_int_equal(out[0].kernel.reserved[3], 77);
+	assert_int_equal(out[0].kernel.exported, 77);
 	assert_int_equal(out[0].kernel.seq_end, 1);
 	assert_int_equal(view.kind, RING_LANE_DEVICE);
 	ends_fini(&e);
