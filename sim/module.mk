@@ -25,6 +25,6 @@ simjob_LDLIBS := -lz -ljansson
 # NCCL_PROFILER_PLUGIN=STATIC_PLUGIN looks for its symbol in the program
 test_sim_nccl_LDFLAGS := -Wl,--export-dynamic-symbol=ncclProfiler_v4
 TEST_PARTS += $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
-SCRIPTS_TEST += tests/e2e/sim_job.sh tests/e2e/sim_torchrun.sh tests/e2e/serve_engine.py
+SCRIPTS_TEST += tests/e2e/sim_job.sh tests/e2e/sim_torchrun.sh tests/e2e/serve_engine.py tests/e2e/demo_serve.sh
 
 $(call unit,,test_sim_gpu test_sim_cupti test_sim_nccl)

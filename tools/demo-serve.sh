@@ -30,7 +30,7 @@ echo "demo: seed $seed (make demo MIX=serve SEED=$seed repeats this run)"
 stack_start "$out" || { tail -n 5 "$out"/*.log; fail "the daemons did not start"; }
 echo "demo: aggregator at $SYSOM_URL, files in $out"
 echo "demo: an engine with 4 workers on the simulated GPU node, about $length s"
-SIM_LIB=$PWD/build/lib/sim "$BIN/sysom" run --job serve -- /usr/bin/python3 sim/serve_sim.py --seconds "$length" --workers 4 \
+SIM_LIB=${SIM_LIB:-$PWD/build/lib/sim} "$BIN/sysom" run --job serve -- /usr/bin/python3 sim/serve_sim.py --seconds "$length" --workers 4 \
 	--seed "$seed" --truth "$out/truth.jsonl" --fault "$fault" >"$out/job.log" 2>&1 &
 job=$!
 sleep $((length / 2))
