@@ -102,6 +102,14 @@ static bool waits_for_storage(const struct ledger_row *r)
 	       r->what <= LEDGER_DISK_LIMIT;
 }
 
+/* "f (a.py)", or "openat() of f (a.py)". */
+static bool is_of_function(const struct ledger_row *r, const char *function)
+{
+	size_t length = strlen(r->name), end = strlen(function);
+
+	return end && length >= end && !strcmp(r->name + length - end, function);
+}
+
 /* The pattern that a row belongs to. System calls between a function's waits for storage are part
  * of its I/O. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
@@ -109,8 +117,7 @@ static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const stru
 	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
 	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
 		for (uint32_t i = 0; i < count; i++)
-			if (waits_for_storage(&rows[i]) &&
-			    !strcmp(rows[i].name, ledger_function(r->name)))
+			if (waits_for_storage(&rows[i]) && is_of_function(r, rows[i].name))
 				return pattern_of(&rows[i]);
 	return group_of(pattern_of(r));
 }

@@ -204,8 +204,7 @@ static const char *call_name(struct maker *m, const struct stack *st)
 
 	if (!call)
 		return name;
-	return *name ? keep_text(m, "%s" LEDGER_CALL_OF "%s", call, name)
-		     : keep_text(m, "%s()", call);
+	return *name ? keep_text(m, "%s() of %s", call, name) : keep_text(m, "%s()", call);
 }
 
 /* Cached, because stacks repeat few names in many frames. */
@@ -771,6 +770,14 @@ static enum ledger_what waited_through(const struct maker *m, uint32_t waker_tid
 		   : LEDGER_NONE;
 }
 
+/* The function in which the thread went to sleep. */
+static const char *function_asleep(struct maker *m, const struct stack_switch *s)
+{
+	uint32_t stack = m->last_stack[s->state];
+
+	return stack < m->w->stacks.stack_count ? function_of(m, &m->w->stacks.stacks[stack]) : "";
+}
+
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
@@ -798,7 +805,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
 
 		if (behind && behind != LEDGER_SYSCALL)
-			a = (struct account){behind, ledger_function(a.name)};
+			a = (struct account){behind, function_asleep(m, s)};
 	}
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1 gives 0: unknown */

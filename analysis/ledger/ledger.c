@@ -74,13 +74,6 @@ bool ledger_what_is_vague(enum ledger_what what)
 	       what == LEDGER_PROCESS || what == LEDGER_SYSCALL || !what;
 }
 
-const char *ledger_function(const char *name)
-{
-	const char *at = strstr(name, LEDGER_CALL_OF);
-
-	return at ? at + strlen(LEDGER_CALL_OF) : name;
-}
-
 void ledger_init(struct ledger *l)
 {
 	*l = (struct ledger){0};

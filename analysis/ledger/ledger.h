@@ -68,10 +68,6 @@ bool ledger_what_has_other_end(enum ledger_what what);
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes);
 
-/* A system call is named with the function that makes it: "membarrier() of f (a.py)". */
-#define LEDGER_CALL_OF "() of "
-const char *ledger_function(const char *name); /* "f (a.py)" */
-
 #define LEDGER_ACCOUNTS_MAX 1024u
 #define LEDGER_NAME_BYTES   256u
 /* In place of a launch configuration: all those of the kernel that had no room. */
