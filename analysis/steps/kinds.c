@@ -15,18 +15,23 @@
 #include "model/thresholds.h"
 
 #define NO_STEP UINT64_MAX
+/* Accounts by which stretches are compared: enum kinds_part, or all of them together. */
+#define BY_ALL	 KINDS_PARTS
+#define BY_COUNT (KINDS_PARTS + 1)
 
 struct event {
 	uint64_t first, last; /* step numbers */
 	uint32_t part;	      /* the longest one of part_ns */
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
-	double first_ns, part_ns[KINDS_PARTS], extra_ns;
+	double first_ns, part_ns[BY_COUNT], extra_ns;
 	bool paired; /* it founded a kind together with one other */
 };
 
 struct place {
 	bool used, grown;
-	uint32_t part, missed; /* missed: consecutive missing occurrences */
+	/* by: the account that is compared; part: the longest one; missed: consecutive missing
+	 * occurrences */
+	uint32_t by, part, missed;
 	uint64_t period, first, last;
 	uint64_t count, steps;
 	/* first_ns: what the first step of the latest occurrence added to its part */
@@ -262,7 +267,8 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 		uint64_t at = e->first;
 		bool is_empty;
 
-		if (e->part != part || !is_alike(k, e, part, first_ns) || e->first + 1 >= step)
+		if ((part != BY_ALL && e->part != part) || !is_alike(k, e, part, first_ns) ||
+		    e->first + 1 >= step)
 			continue;
 		one_before(k, &at, period, part, first_ns, &is_empty);
 		if (is_empty)
@@ -325,8 +331,8 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	struct place *p;
 	bool is_empty;
 
-	find_in(k, k->open.part, &found);
-	for (uint32_t part = 0; part < KINDS_PARTS; part++)
+	find_in(k, BY_ALL, &found);
+	for (uint32_t part = 0; part < BY_COUNT; part++)
 		if (k->open.part_ns[part] >= thresholds.part.little * k->open.first_ns)
 			find_in(k, part, &found);
 	if (!found.length)
@@ -336,11 +342,12 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	first_ns = k->open.part_ns[found.part];
 	p = free_place(k);
 	*p = (struct place){.used = true,
-			    .part = found.part,
+			    .by = found.part,
+			    .part = found.part == BY_ALL ? k->open.part : found.part,
 			    .period = found.period,
 			    .last = step,
 			    .first_ns = first_ns};
-	while ((before = one_before(k, &at, p->period, p->part, first_ns, &is_empty))) {
+	while ((before = one_before(k, &at, p->period, p->by, first_ns, &is_empty))) {
 		p->first = before->first;
 		p->count++;
 		p->steps += before->last + 1 - before->first;
@@ -359,7 +366,7 @@ static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_
 		struct place *p = &k->place[i];
 
 		if (p->used && !(k->of & 1u << i) &&
-		    p->first_ns <= k->config.alike_ratio * part_ns[p->part] &&
+		    p->first_ns <= k->config.alike_ratio * part_ns[p->by] &&
 		    is_near(step, p->last + p->period, jitter(k, p->period))) {
 			p->last = step;
 			return p;
@@ -411,7 +418,7 @@ static void close_stretch(struct kinds *k)
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
-			p->first_ns = k->open.part_ns[p->part];
+			p->first_ns = k->open.part_ns[p->by];
 		}
 		confirmed |= p->count >= thresholds.count.few;
 	}
@@ -447,7 +454,7 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, const do
 	p = kind_at(k, step, part_ns);
 	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
 	if (p && p->count < thresholds.count.few &&
-	    !repeats(k, step, p->period, p->part, part_ns[p->part])) {
+	    !repeats(k, step, p->period, p->by, part_ns[p->by])) {
 		p->used = false;
 		p = NULL;
 	}
@@ -475,8 +482,8 @@ static struct usual usual_of_all(const struct kinds *k)
 		usual = usual_extra(k, &k->place[i], &limit);
 		u.ns += usual;
 		u.limit_ns += limit;
-		u.self_ns += k->place[i].part == KINDS_WAIT ? 0 : usual;
-		u.self_limit_ns += k->place[i].part == KINDS_WAIT ? 0 : limit;
+		u.self_ns += k->place[i].by == KINDS_WAIT ? 0 : usual;
+		u.self_limit_ns += k->place[i].by == KINDS_WAIT ? 0 : limit;
 	}
 	return u;
 }
@@ -540,7 +547,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	if (v.grown && !(k->over.first_ns > 0)) {
 		k->over = (struct event){
 		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
-		k->over.part_ns[part] = k->over.first_ns;
+		k->over.part_ns[part] = k->over.part_ns[BY_ALL] = k->over.first_ns;
 	}
 	k->over.last = step;
 	k->over.extra_ns = k->open.extra_ns - u.ns;
@@ -582,7 +589,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 				double expected_self_ns, bool slow)
 {
 	struct kinds_verdict v = {.of_kind = false};
-	double self = (double)s->self_ns - expected_self_ns, extra, part_ns[KINDS_PARTS];
+	double self = (double)s->self_ns - expected_self_ns, extra, part_ns[BY_COUNT];
 	uint32_t part;
 
 	push_work(k, s);
@@ -601,6 +608,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	extra = fmax((double)s->latency_ns - expected_ns, self);
 	if (slow && extra > 0) {
 		part = part_of(k, s, expected_ns, (double)s->self_ns - self, part_ns);
+		part_ns[BY_ALL] = extra;
 		v = push_slow(k, s->index, part, part_ns, extra, self);
 	} else {
 		close_stretch(k);

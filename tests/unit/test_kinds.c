@@ -235,7 +235,8 @@ static void a_kind_is_known_whichever_account_is_longest(void **unused)
 			double extra[KINDS_PARTS] = {0};
 
 			if (j.step % 100 == 99) {
-				extra[KINDS_HOST] = 70 + 60 * uniform(&j);
+				extra[KINDS_HOST] =
+				    seed % 2 ? 70 + 60 * uniform(&j) : 20 + 140 * uniform(&j);
 				extra[KINDS_WAIT] = 180 - extra[KINDS_HOST];
 				waits += extra[KINDS_WAIT] > extra[KINDS_HOST];
 			}
