@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/http/http_access.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,21 +134,41 @@ static void look(struct http_access *a)
 		log_info("tokens", "file=%s read=again", a->settings->tokens);
 }
 
-static bool is_listed(const char *list, uid_t uid)
+/* Takes the next uid off a comma-separated list. False: there is none; what is left in *list is no list
+ * of uids. */
+static bool next_uid(const char **list, uid_t *uid)
 {
+	unsigned long number;
 	char *end;
 
-	if (!strcmp(list, "*"))
-		return true;
-	for (; *list; list = *end == ',' ? end + 1 : end) {
-		unsigned long number = strtoul(list, &end, 10);
+	*list += strspn(*list, " ");
+	if (!isdigit((unsigned char)**list))
+		return false;
+	number = strtoul(*list, &end, 10);
+	if (number >= UINT32_MAX || (*end && *end != ','))
+		return false;
+	*uid = (uid_t)number;
+	*list = *end ? end + 1 : end;
+	return true;
+}
 
-		if (end == list)
-			return false;
-		if (number == uid)
+bool http_access_is_uids(const char *list)
+{
+	uid_t uid;
+
+	while (next_uid(&list, &uid))
+		;
+	return !*list || !strcmp(list, "*");
+}
+
+static bool is_listed(const char *list, uid_t uid)
+{
+	uid_t one;
+
+	while (next_uid(&list, &one))
+		if (one == uid)
 			return true;
-	}
-	return false;
+	return !strcmp(list, "*");
 }
 
 static void name_user(const struct http_access *a, uid_t uid, struct http_user *out)

@@ -18,6 +18,9 @@ int http_access_open(struct http_access **out, const struct http_settings *s, ch
 		     size_t why_bytes);
 void http_access_close(struct http_access *a); /* NULL is a no-op */
 
+/* Whether it is a value of http.see_all. */
+bool http_access_is_uids(const char *list);
+
 /* What a request shows of its sender. */
 struct http_sender {
 	int sock;

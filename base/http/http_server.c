@@ -448,6 +448,9 @@ int http_server_check(const struct http_settings *s, char *why, size_t why_bytes
 				     "not ADDRESS:PORT or NAME:PORT, port 0 to 65535");
 	if (http_hosts_init(&hosts, s->listen, s->hosts))
 		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
+	else if (!http_access_is_uids(s->see_all))
+		return config_refuse(why, why_bytes, "http.see_all", s->see_all,
+				     "not a list of uids (numbers) separated by commas, nor *");
 	else if (!*s->certificate != !*s->key)
 		bad = "http.certificate and http.key need each other";
 	else if (beyond && !*s->tokens)

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/daemon/peer.h"
 
 #define ADMIN "admin-token-0123456789abcdef"
@@ -160,6 +161,17 @@ static void a_local_user_sees_the_users_own_jobs(void **unused)
 	assert_true(user.all && user.roles == HTTP_ROLES_ALL);
 }
 
+static void see_all_is_a_list_of_uids(void **unused)
+{
+	static const char *const good[] = {"", "*", "7", "7,1001", "7, 1001", "4294967294"};
+	static const char *const bad[] = {"prometheus", "7;8", "-1", "7 8", "4294967295", "7,x"};
+
+	for (size_t i = 0; i < ARRAY_LEN(good); i++)
+		assert_true(http_access_is_uids(good[i]));
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_false(http_access_is_uids(bad[i]));
+}
+
 /* Users of another user namespace share a number, and containers may hide the user. */
 static void a_user_that_the_kernel_cannot_name_sees_no_job(void **unused)
 {
@@ -217,6 +229,7 @@ int main(void)
 	    CASE(a_proxy_on_this_machine_proves_nothing_for_those_behind_it),
 	    CASE(any_header_that_no_client_sends_may_be_a_proxys),
 	    CASE(a_local_user_sees_the_users_own_jobs),
+	    cmocka_unit_test(see_all_is_a_list_of_uids),
 	    CASE(a_user_that_the_kernel_cannot_name_sees_no_job),
 	    CASE(a_token_says_more_than_the_kernel),
 	    CASE(a_name_means_the_users_own_job),
