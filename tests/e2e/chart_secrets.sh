@@ -79,7 +79,7 @@ by_hand() { # the commands, in the order in which the page has them; of README.m
 	page_block README.md "Certificates and tokens" 1 | sed '/^issue "/,$d'
 	page_block deploy/README.md "In Kubernetes" 3 | grep -v ^# | grep -v 'kubectl apply'
 	page_block deploy/README.md "In Kubernetes" 4
-	page_block deploy/README.md Certificates 3) >"$WORK/by-hand.sh" &&
+	page_block deploy/README.md Certificates 4) >"$WORK/by-hand.sh" &&
 		(cd "$WORK/desk" && set -e && . "$WORK/by-hand.sh") >"$WORK/by-hand.log" 2>&1
 }
 work_together() { # directory of Secrets, text: the daemons with them

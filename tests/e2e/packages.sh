@@ -4,7 +4,6 @@
 # deploy/README.md: install, a fault found by mutual TLS under the hardened units and no more rights
 # than these give, a job of Slurm with its verdict, HTTP with tokens, upgrade, purge.
 . "$(dirname "$0")/lib.sh"
-. tests/e2e/pki.sh
 . tests/e2e/page.sh
 . tests/e2e/machine.sh
 for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn command:openssl root mounts mirror; do
@@ -49,12 +48,6 @@ rights() { # unit
 		      f"NoNewPrivs:{int(unit['NoNewPrivileges'] == 'yes')} Seccomp:{2 if 'SystemCallFilter' in unit else 0}")
 	PY
 }
-# For the machine's node and aggregator, as deploy/README.md has it.
-certificates() {
-	pki_authority "$WORK/pki" && pki_issue "$WORK/pki" trial-node clientAuth && pki_issue "$WORK/pki" aggregator serverAuth &&
-		mkdir "$ROOT/etc/sysom/tls" && cp "$WORK"/pki/{ca.crt,trial-node.crt,trial-node.key,aggregator.crt,aggregator.key} "$ROOT/etc/sysom/tls" &&
-		mkdir "$ROOT/authority" && cp "$WORK"/pki/ca.{crt,key} "$ROOT/authority"
-}
 untouched() { # what a purge leaves
 	local left
 	left=$(find "$ROOT"/etc "$ROOT"/usr "$ROOT"/var/lib "$ROOT"/run -iname '*sysom*' ! -path '*/dpkg/*' ! -path '*/apt/*' ! -path '*/deb-systemd-helper*')
@@ -82,12 +75,18 @@ sed -i '/^node:/,/name:/s#name: ""#name: trial-node#; /^tls:/,/name:/s#name: ""#
 cd /site
 WORK=/tmp
 . tests/e2e/page.sh
+mkdir /authority
+(umask 077 # the strictest that an administrator may have
+cd /authority
+HOST=aggregator
+eval "$(page_block /site/README.md "Certificates and tokens" 1 | sed '/^HOST=/d; s/node-1/trial-node/; /^sysom-aggregator /,$d')"
+for name in trial-node aggregator; do eval "$(page_block /site/deploy/README.md Certificates 1 | sed "s/NAME/$name/g")"; done)
 for side in sysomd:trial-node sysom-aggregator:aggregator; do
-	page_block deploy/README.md Certificates 1 | sed "s/NAME/${side#*:}/g" | while read -r key value; do
+	page_block deploy/README.md Certificates 2 | sed "s/NAME/${side#*:}/g" | while read -r key value; do
 		[ -z "$value" ] || sed -i "/^tls:/,/^[^ ]*$/s#^  $key \"\"#  $key $value#" "/etc/sysom/${side%:*}.yaml"
 	done
 done
-page_block deploy/README.md Certificates 2 | sed 's/NAME/aggregator/g' | bash -ex
+page_block deploy/README.md Certificates 3 | sed 's/NAME/aggregator/g' | bash -ex
 printf '#!/bin/sh\nexec simjob --ranks 4 --seconds 30 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2\n' >/usr/local/bin/torchrun
 chmod +x /usr/local/bin/torchrun
 page_lines README.md "Use it" 3 systemctl LD_PRELOAD && . /tmp/lines.1
@@ -146,7 +145,6 @@ systemctl stop sysomd sysomd.socket sysomd-control.socket sysom-aggregator
 ls -d /var/lib/sysom /var/lib/sysom-aggregator
 journalctl --no-pager -u sysomd -u sysom-aggregator | grep 'level=\(error\|warn\)' >&2
 EOS
-ok "certificates are made" certificates
 boot "$WORK/trial"
 ok "both daemons run under their units" said "units active"
 ok "sysomd connects with its certificate" said "connected by TLS"

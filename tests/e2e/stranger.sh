@@ -46,7 +46,7 @@ healthy() { on node curl -sfk -m 5 "https://$HOST:9472/healthz"; }
 ok "the section has four blocks" eval '[ -n "$(block 4)" ] && [ -z "$(block 5)" ]'
 ok "the aggregator's commands" run aggregator 1
 ok "it serves" stack_wait 20 healthy
-ok "no secret is for others to read" eval '[ -z "$(find "$WORK/aggregator" -maxdepth 1 \( -name "*.key" -o -name tokens \) -perm /077)" ]'
+ok "no secret is for others to read" eval '[ -z "$(find "$WORK/aggregator" -maxdepth 1 \( -name "*.key" -o -name "*token*" \) -perm /077)" ]'
 for file in ca.crt node-1.crt node-1.key upload-token; do cp -p "$WORK/aggregator/$file" "$WORK/node"; done
 ok "the node's commands" run node 2
 ok "it is connected by TLS" stack_wait 20 told "$WORK/node/log2" "connected by TLS"
