@@ -59,8 +59,8 @@
 apiVersion: v1
 kind: Secret
 metadata:
-  name: {{ .name }}
-  namespace: {{ .namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .namespace | quote }}
   labels:
     app.kubernetes.io/name: sysom
     app.kubernetes.io/managed-by: {{ .root.Release.Service }}
@@ -137,7 +137,7 @@ volumeMounts:
 - name: SYSOM_STATE_DIR
   value: /state
 - name: SYSOM_UPLINK_URL
-  value: {{ include "sysom.uplink" . }}
+  value: {{ include "sysom.uplink" . | quote }}
 {{- include "sysom.tls-env" . | nindent 0 }}
 {{- if and .Values.tls.enabled (not .Values.sysomd.uplinkUrl) }}
 - name: SYSOM_TLS_NAME
@@ -233,7 +233,7 @@ restartPolicy: Always
     sizeLimit: 16Mi
 - name: sysom-state
   emptyDir:
-    sizeLimit: {{ .Values.sysomd.state }}
+    sizeLimit: {{ .Values.sysomd.state | quote }}
 {{- if .Values.tls.enabled }}
 # A certificate for this node's name, its key, and the authority of the aggregator's certificate. A
 # Pod without them starts all the same, and its windows wait for them.
@@ -245,7 +245,7 @@ restartPolicy: Always
 {{- define "sysom.node-volumes" -}}
 - name: sysom
   hostPath:
-    path: {{ .Values.daemonset.directory }}/job
+    path: {{ printf "%s/job" .Values.daemonset.directory | quote }}
     type: DirectoryOrCreate
 {{- end }}
 
