@@ -46,7 +46,7 @@ page() { # N [ID]: the Nth block of README.md, or of deploy/README.md about this
 installed() { # what the chart makes of the page's values
 	export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
 	go build -o "$WORK/chart" tools/chart.go && "$WORK/chart" deploy/chart templates/aggregator.yaml sysom "$WORK/values.json" >"$WORK/installed.yaml" &&
-		"$WORK/chart" deploy/chart templates/secrets.yaml sysom "$WORK/values.json" | grep -q 'namespace: ml$' &&
+		"$WORK/chart" deploy/chart templates/secrets.yaml sysom "$WORK/values.json" | grep -q 'namespace: "ml"$' &&
 		[ -z "$("$WORK/chart" deploy/chart templates/sidecar.yaml sysom "$WORK/values.json")" ]
 }
 small() { local bytes; bytes=$(stat -c %s "$CLONE/build/image/sysom.tar"); echo "# $((bytes / 1000000)) MB"; [ "$bytes" -lt 80000000 ]; }
