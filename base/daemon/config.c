@@ -78,10 +78,14 @@ static int parse_number(const char *text, const struct unit *units, double *out,
 static int check_range(const struct config_key *k, double v, const char *text, char *why,
 		       size_t why_bytes)
 {
-	if (k->type != CONFIG_DOUBLE && (v < 0 || v > 9007199254740992.0))
-		return fail(
-		    why, why_bytes,
-		    v < 0 ? "%s is out of range: below 0" : "%s is out of range: above 2^53", text);
+	/* numbers are exact up to 2^53; a duration is in ns, up to 292 years */
+	double most = k->type == CONFIG_DURATION ? 9.2e18 : 9007199254740992.0;
+
+	if (k->type != CONFIG_DOUBLE && (v < 0 || v > most))
+		return fail(why, why_bytes, "%s is out of range: %s", text,
+			    v < 0			 ? "below 0"
+			    : k->type == CONFIG_DURATION ? "above 292 years"
+							 : "above 2^53");
 	if ((k->min || k->max) && (v < k->min || v > k->max)) {
 		double scale = k->type == CONFIG_DURATION ? 1e9 : 1;
 

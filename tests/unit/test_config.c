@@ -102,6 +102,18 @@ static void expect_error(const char *text, const char *part)
 		fail_msg("\"%s\" does not name \"%s\"", err, part);
 }
 
+/* 2^53 ns are 104 days. */
+static void a_duration_may_be_years(void **state)
+{
+	struct settings s;
+	char err[512], *argv[] = {"t", NULL};
+
+	assert_int_equal(load(&s, "period: 3650d\n", err, sizeof(err), 1, argv), CONFIG_RUN);
+	assert_int_equal(s.period_ns, 3650 * 86400000000000ull);
+	expect_error("period: 200000d\n", "200000d is out of range: above 292 years");
+	expect_error("count: 1e17\n", "out of range");
+}
+
 static void names_the_line_of_each_mistake(void **state)
 {
 	expect_error("count: 7\nfile:\n  pth: x\n", ":3: file.pth: no such setting");
@@ -152,6 +164,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(reads_sections_and_units),
+	    cmocka_unit_test(a_duration_may_be_years),
 	    cmocka_unit_test(flags_override_environment_which_overrides_the_file),
 	    cmocka_unit_test(names_the_line_of_each_mistake),
 	    cmocka_unit_test(rejects_unknown_and_empty_flags),
