@@ -239,12 +239,14 @@ static int restore_into(const char *dir, struct store *from)
 	char path[PATH_MAX];
 	int err;
 
-	snprintf(path, sizeof(path), "%s/" BASELINES, dir);
-	if (!access(path, F_OK))
-		return -EEXIST;
 	snprintf(path, sizeof(path), "%s/store.db", dir);
 	if (!access(path, F_OK))
 		return -EEXIST;
+	/* a restore that failed may have left its baselines; the store comes last */
+	snprintf(path, sizeof(path), "%s/" BASELINES, dir);
+	unlink(path);
+	remove_beside(path);
+	snprintf(path, sizeof(path), "%s/store.db", dir);
 	err = take_baselines(&from->sql, dir);
 	return err ? err : copy_to(&from->sql, path, drop_files, NULL);
 }

@@ -132,6 +132,12 @@ if python3 tests/needs.py mounts >/dev/null; then
 		mkdir "$1" && mount -t tmpfs -o size=64k none "$1" || exit 1
 		"$2" --store-dir "$3" --backup "$1/b" >"$1.out" 2>&1
 		[ $? = 3 ] && grep -q "no space left" "$1.out" && [ -z "$(ls "$1")" ]' - "$WORK/small" "$AGGREGATOR" "$S"
+	ok "a restore that had no room is repeated with more" unshare -m bash -c '
+		mkdir "$1" && mount -t tmpfs -o size=$(($(stat -c %s "$3") / 2)) none "$1" || exit 1
+		"$2" --store-dir "$1/store" --restore "$3" >"$1.out" 2>&1
+		[ $? = 3 ] && grep -q "no space left" "$1.out" && mount -o remount,size=1g "$1" &&
+			"$2" --store-dir "$1/store" --restore "$3"' - "$WORK/tight" "$AGGREGATOR" "$F"
 else
 	skip "a backup to a full volume" "needs mounts"
+	skip "a restore that had no room" "needs mounts"
 fi
