@@ -326,6 +326,7 @@ static const char *store_why(int err)
 	return err == -EPROTO	 ? "not a store of this version"
 	       : err == -EBADMSG ? "it is damaged; restore a backup into an empty directory"
 	       : err == -ENOSPC	 ? "no space left on the device"
+	       : err == -EINTR	 ? "a signal ended it; nothing is left of it"
 				 : strerror(-err);
 }
 
@@ -504,6 +505,18 @@ static const char *take_option(int *argc, char **argv, const char *name)
 	return value;
 }
 
+/* They end a copy, which then leaves nothing, and not the process. */
+static void hold_signals(void)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+}
+
 static int back_up(const struct settings *s, const char *file)
 {
 	int err = store_backup(s->store_dir, file);
@@ -557,6 +570,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (backup || from) {
+		hold_signals();
 		err = backup ? back_up(&a.settings, backup) : restore(&a.settings, from);
 		return err ? EXIT_FAILED : EXIT_OK;
 	}

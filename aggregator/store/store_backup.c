@@ -9,10 +9,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/daemon/dirs.h"
 #include "base/replace.h"
 
@@ -30,6 +33,16 @@ static int sync_dir_of(const char *path)
 	return dirs_sync(dir);
 }
 
+/* Whether a signal that ends the process waits: its callers block them. */
+static bool is_asked_to_end(void)
+{
+	sigset_t waiting;
+
+	return !sigpending(&waiting) &&
+	       (sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGINT) == 1 ||
+		sigismember(&waiting, SIGHUP) == 1);
+}
+
 static int copy_pages(struct sql *from, struct sql *to)
 {
 	sqlite3_backup *b;
@@ -41,10 +54,12 @@ static int copy_pages(struct sql *from, struct sql *to)
 	if (b) {
 		do
 			code = sqlite3_backup_step(b, PAGES_PER_STEP);
-		while (code == SQLITE_OK);
+		while (code == SQLITE_OK && !is_asked_to_end());
 		sqlite3_backup_finish(b);
 		/* a failure of either side is now in the copy's connection */
-		err = code == SQLITE_DONE ? 0 : sql_errno(to, code, "copy");
+		err = code == SQLITE_DONE ? 0
+		      : code == SQLITE_OK ? -EINTR
+					  : sql_errno(to, code, "copy");
 	} else {
 		err = sql_errno(to, sqlite3_errcode(to->db), "copy");
 	}
@@ -59,7 +74,7 @@ static void remove_beside(const char *path)
 	static const char *const ends[] = {"-journal", "-wal", "-shm"};
 	char name[PATH_MAX + 16];
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
 		snprintf(name, sizeof(name), "%s%s", path, ends[i]);
 		unlink(name);
 	}
@@ -234,6 +249,23 @@ static int drop_files(struct sql *to, const char *unused)
 }
 
 /* Of an empty directory's lock: its holder. */
+/* The daemon's user owns the directory; a restore is often root's. */
+static int give_to_owner(const char *dir)
+{
+	static const char *const names[] = {"lock", BASELINES, "store.db"};
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (stat(dir, &st))
+		return -errno;
+	for (size_t i = 0; st.st_uid != geteuid() && i < ARRAY_LEN(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		if (lchown(path, st.st_uid, st.st_gid) && errno != ENOENT)
+			return -errno;
+	}
+	return 0;
+}
+
 static int restore_into(const char *dir, struct store *from)
 {
 	char path[PATH_MAX];
@@ -271,6 +303,8 @@ int store_restore(const char *dir, const char *path)
 		err = store_lock(dir, &lock);
 	if (!err)
 		err = restore_into(dir, &from);
+	if (!err)
+		err = give_to_owner(dir);
 	if (lock >= 0)
 		close(lock);
 	sql_close(&from.sql);

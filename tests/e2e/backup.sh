@@ -126,6 +126,35 @@ cp "$F.text" "$WORK/damaged/store.db"
 ok "it says that a store is damaged" refuses "it is damaged" "$WORK/damaged" \
 	--nng-listen "ipc://$WORK/x" --http-listen 127.0.0.1:0
 
+# a signal in the middle of a large one
+mkdir "$WORK/large"
+cp "$F" "$WORK/large/store.db"
+python3 -c 'import sqlite3,sys
+with sqlite3.connect(sys.argv[1]) as db: db.executescript("DROP TABLE files; CREATE TABLE ballast(b); WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<400) INSERT INTO ballast SELECT zeroblob(1000000) FROM n")' "$WORK/large/store.db"
+ended_by() { # signal: a backup that it meets half way
+	local pid
+	"$AGGREGATOR" --store-dir "$WORK/large" --backup "$WORK/half" >"$WORK/out" 2>&1 &
+	pid=$!
+	until compgen -G "$WORK/half.*.tmp" >/dev/null; do kill -0 $pid || return; done
+	kill -"$1" $pid
+	wait $pid
+	[ $? = 3 ] && grep -q "a signal ended it" "$WORK/out" && is "$(compgen -G "$WORK/half*")" ""
+}
+for s in TERM INT HUP; do
+	ok "a backup that SIG$s ends says so, and leaves nothing" ended_by $s
+done
+ok "without a signal it is made" run "$WORK/large" --backup "$WORK/half"
+rm -r "$WORK/large" "$WORK/half"
+
+# of the directory's owner
+mkdir "$WORK/theirs"
+if chown 65534:65534 "$WORK/theirs" 2>/dev/null; then
+	ok "a restore by root" run "$WORK/theirs" --restore "$F"
+	ok "is the directory's owner's" is "$(stat -c %u:%g "$WORK"/theirs/{store.db,baselines.db,lock} | sort -u)" 65534:65534
+else
+	skip "a restore by root" "needs root"
+fi
+
 # a full volume
 if python3 tests/needs.py mounts >/dev/null; then
 	ok "a backup to a full volume says so, and leaves nothing" unshare -m bash -c '
