@@ -266,17 +266,19 @@ static void print_other_spikes(FILE *to, const json_t *in)
 	json_array_foreach ((json_t *)list, i, s) {
 		const char *span = jsonget_text(s, "span");
 		double count = jsonget_number(s, "count");
+		char text[400], in_span[96] = "", of[48] = "";
 
-		fprintf(to, "%s rank %lld: %s, expected %s, in %s",
-			i ? "           " : "\n  spikes   ", (long long)jsonget_integer(s, "rank"),
-			term_ms(jsonget_number(s, "latency_ms")),
-			term_ms(jsonget_number(s, "expected_ms")),
-			term_safe(jsonget_text(s, "function"), 80));
 		if (*span)
-			fprintf(to, " (%s)", term_safe(span, 80));
+			snprintf(in_span, sizeof(in_span), " (%s)", term_safe(span, 80));
 		if (count > 1)
-			fprintf(to, "; the longest of %s", term_count(count));
-		fputc('\n', to);
+			snprintf(of, sizeof(of), "; the longest of %s", term_count(count));
+		snprintf(text, sizeof(text), "rank %lld: %s, expected %s, in %s%s%s",
+			 (long long)jsonget_integer(s, "rank"),
+			 term_ms(jsonget_number(s, "latency_ms")),
+			 term_ms(jsonget_number(s, "expected_ms")),
+			 term_safe(jsonget_text(s, "function"), 80), in_span, of);
+		fputs(i ? "" : "\n", to);
+		term_wrap(to, 12, i ? "" : "spikes", text, incident_text_columns());
 	}
 }
 

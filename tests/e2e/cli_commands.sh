@@ -88,7 +88,7 @@ is "to standard output, too" eval '[ $status = 3 ] && grep -q "No space left" "$
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
-run show 1234abcd; is "show lists spikes in other functions" eval 'has "spikes    rank 5: 181 ms, expected 20.0 ms, in pad (engine.py:37) (Engine::Prepare); the longest of 3"'
+run show 1234abcd; is "show lists spikes in other functions" eval 'has "spikes    rank 5: 181 ms, expected 20.0 ms, in pad (engine.py:37) (Engine::Prepare); the longest"'
 run incidents; is "so does incidents" eval 'has "spikes in pad (engine.py:37)"'
 run show last --job mild --json; is "show last passes transients over, as incidents does" eval '[ $status = 0 ] && json "j[\"id\"]==\"1234abcd\""'
 run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents, only 1 transient (sysom incidents --all)" "$T/err"'
