@@ -115,8 +115,7 @@ static void delivers_events_in_order_and_intact(void **state)
 
 static void delivers_device_events_of_128_bytes(void **state)
 {
-	struct event_kernel k = {
-	    .head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .exported = 77};
+	struct event_kernel k = {.head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .exported = 77};
 	union ring_event out[4];
 	struct ring_lane_view view;
 	struct ring_lane_writer lw;
