@@ -320,8 +320,8 @@ static void find_in(struct kinds *k, uint32_t part, struct found *best)
 	}
 }
 
-/* NULL: none. It is found in the account that grew most, or in another one that matters: of the ranks
- * that write a checkpoint, each waits for the others now and then. */
+/* NULL: none. All accounts together come first, then each one that matters: of the ranks that write a
+ * checkpoint, each waits for the others now and then. */
 static struct place *find_kind(struct kinds *k, uint64_t step)
 {
 	struct found found = {0};
@@ -332,7 +332,7 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	bool is_empty;
 
 	find_in(k, BY_ALL, &found);
-	for (uint32_t part = 0; part < BY_COUNT; part++)
+	for (uint32_t part = 0; part < KINDS_PARTS; part++)
 		if (k->open.part_ns[part] >= thresholds.part.little * k->open.first_ns)
 			find_in(k, part, &found);
 	if (!found.length)

@@ -46,8 +46,8 @@ struct kinds_verdict {
 	/* of_kind: what an occurrence usually adds, minus what its earlier steps added; also to the
 	 * self time */
 	double usual_ns, usual_self_ns;
-	/* Of its rarest kind; it tells the kinds apart. 0: the step is compared with steps of no kind,
-	 * also where a stretch of a kind goes on for longer than usual. */
+	/* How often its kind recurs, in steps; of several kinds, the rarest. 0: it is compared with
+	 * steps of no kind. That also holds once a stretch has more steps than its kind usually has. */
 	uint32_t period;
 };
 
