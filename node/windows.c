@@ -524,10 +524,17 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 
 /* Appends those that are not there yet: the device may do the work of a piece's steps in the next
  * piece. */
-static int append(struct record **to, uint32_t *count, const struct record *from, uint32_t n)
+static int append(struct record **to, uint32_t *count, struct record **records, uint32_t n)
 {
+	const struct record *from = *records;
 	struct record *all;
 
+	if (!*to) { /* most windows have one piece: it is not copied */
+		*to = *records;
+		*count = n;
+		*records = NULL;
+		return 0;
+	}
 	while (n && *count && from->begin_ns <= (*to)[*count - 1].begin_ns) {
 		from++;
 		n--;
@@ -587,8 +594,8 @@ static int add_piece(struct window *out, const struct rank *r, const struct wind
 		return err;
 	while (x.host_count && x.host[x.host_count - 1].begin_ns > p->end_ns)
 		x.host_count--;
-	err = append(&out->host, &out->host_count, x.host, x.host_count)
-		  ?: append(&out->device, &out->device_count, x.device, x.device_count);
+	err = append(&out->host, &out->host_count, &x.host, x.host_count)
+		  ?: append(&out->device, &out->device_count, &x.device, x.device_count);
 	for (uint32_t i = first; i < last; i++)
 		if (!is_whole(&out->steps[i].step, &x))
 			out->steps[i].flags |= WINDOW_STEP_CUT;
