@@ -5,47 +5,54 @@
 #include "cli/doctor/doctor.h"
 #include "render/term.h"
 
-static void check_catalogues(struct doctor *d, const json_t *ranks)
+/* Ranks whose number of that name is above 0. */
+struct some {
+	unsigned count;
+	const json_t *first, *last; /* NULL: none */
+};
+
+static struct some with_number(const json_t *ranks, const char *name)
 {
-	const json_t *rank, *first = NULL;
-	unsigned bad = 0;
+	struct some s = {0};
+	const json_t *rank;
 	size_t i;
 
 	json_array_foreach (ranks, i, rank) {
-		if (!(jsonget_number(rank, "spans_bad_line") > 0))
+		if (!(jsonget_number(rank, name) > 0))
 			continue;
-		first = first ? first : rank;
-		bad++;
+		s.first = s.first ? s.first : rank;
+		s.last = rank;
+		s.count++;
 	}
-	if (bad)
+	return s;
+}
+
+static void check_catalogues(struct doctor *d, const json_t *ranks)
+{
+	const struct some bad = with_number(ranks, "spans_bad_line");
+
+	if (bad.count)
 		doctor_add(d, "span catalogue", DOCTOR_WARN,
 			   "compile it with sysom spans compile; until then there are no Python "
 			   "spans (docs/spans.md)",
 			   "%u processes have a file in SYSOM_SPANS that is refused, as %.0f (%s) "
 			   "at line %.0f",
-			   bad, jsonget_number(first, "pid"),
-			   term_safe(jsonget_text(first, "program"), 60),
-			   jsonget_number(first, "spans_bad_line"));
+			   bad.count, jsonget_number(bad.first, "pid"),
+			   term_safe(jsonget_text(bad.first, "program"), 60),
+			   jsonget_number(bad.first, "spans_bad_line"));
 }
 
 static void check_restarts(struct doctor *d, const json_t *ranks)
 {
-	const json_t *rank, *last = NULL;
-	unsigned restarted = 0;
-	size_t i;
+	const struct some restarted = with_number(ranks, "restarts");
+	const json_t *last = restarted.last;
 
-	json_array_foreach (ranks, i, rank) {
-		if (!(jsonget_number(rank, "restarts") > 0))
-			continue;
-		last = rank;
-		restarted++;
-	}
-	if (restarted)
+	if (restarted.count)
 		doctor_add(d, "restarts", DOCTOR_WARN,
 			   "look in the job's log for why the process before ended",
 			   "%u processes took the place of one that had ended, as %.0f (%s, rank "
 			   "%lld of %s) that of %.0f",
-			   restarted, jsonget_number(last, "pid"),
+			   restarted.count, jsonget_number(last, "pid"),
 			   term_safe(jsonget_text(last, "program"), 60),
 			   (long long)jsonget_integer(last, "rank"),
 			   term_safe(jsonget_text(last, "job"), 60),
