@@ -45,7 +45,7 @@
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
-/* Channels are wanted for seconds, so a tenth of the governor's window must do. */
+/* The cost of channels is measured over a tenth of the governor's window: they are on for seconds. */
 #define HELPER_CHANNELS_WINDOWS 10
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };

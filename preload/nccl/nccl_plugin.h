@@ -4,6 +4,6 @@
 
 #include <stdint.h>
 
-/* Every tick: has NCCL report what is wanted now (nccl_channels.h, and a user's plugin that changes
- * its mind). NCCL sees it at its next operation. */
+/* Every tick: writes to NCCL's mask which events are wanted now, by us (nccl_channels.h) and by a
+ * user's plugin. NCCL reads the mask at its next operation. */
 void nccl_plugin_tend(uint64_t now_ns);
