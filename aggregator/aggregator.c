@@ -326,7 +326,7 @@ static const char *store_why(int err)
 	return err == -EPROTO	 ? "not a store of this version"
 	       : err == -EBADMSG ? "it is damaged; restore a backup into an empty directory"
 	       : err == -ENOSPC	 ? "no space left on the device"
-	       : err == -EINTR	 ? "a signal ended it; nothing is left of it"
+	       : err == -EINTR	 ? "a signal ended it; repeat it"
 				 : strerror(-err);
 }
 
