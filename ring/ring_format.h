@@ -90,7 +90,8 @@ struct ring_counters {
 	uint64_t cupti_gap_count;
 	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
 	uint64_t lanes_used;	/* all lanes that ever had an owner lie below this; 0: unknown */
-	uint8_t pad[4096 - 256 - 56];
+	uint64_t plugin_calls;	/* calls of the user's NCCL plugin that have not returned */
+	uint8_t pad[4096 - 256 - 64];
 };
 _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
 _Static_assert(__builtin_offsetof(struct ring_counters, names_tail) == 264, "names_tail");

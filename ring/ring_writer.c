@@ -689,6 +689,21 @@ void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_
 		__atomic_fetch_add(&w->counters->drops[cause], n, __ATOMIC_RELAXED);
 }
 
+bool ring_writer_plugin_enter(struct ring_writer *w)
+{
+	bool alive = writer_alive(w);
+
+	if (alive)
+		__atomic_fetch_add(&w->counters->plugin_calls, 1, __ATOMIC_RELAXED);
+	return alive;
+}
+
+void ring_writer_plugin_leave(struct ring_writer *w)
+{
+	if (writer_alive(w))
+		__atomic_fetch_sub(&w->counters->plugin_calls, 1, __ATOMIC_RELAXED);
+}
+
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns)
 {
 	struct ring_writer *w = lw->w;

@@ -74,6 +74,10 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
  * thread. */
 uint32_t ring_writer_intern(struct ring_writer *w, const char *text, size_t bytes);
 void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_t n);
+/* Around a call of the user's NCCL plugin: ring_counters.plugin_calls. Any thread. True: counted,
+ * so leave has to follow. */
+bool ring_writer_plugin_enter(struct ring_writer *w);
+void ring_writer_plugin_leave(struct ring_writer *w);
 /* Slots of the lane that the reader has not consumed; 0 if there is no live reader, because then
  * nobody waits. For pacing of device lanes. */
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);

@@ -658,6 +658,7 @@ void process_losses(const struct process *p,
 	for (int i = 0; i < RING_DROP_COUNT; i++)
 		if (i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
 			fn(arg, drop_names[i], c.drops[i]);
+	fn(arg, "plugin_crash", p->state == PROCESS_GONE && c.plugin_calls > 0);
 	for (unsigned i = 0; i < JOIN_LOSS_COUNT; i++)
 		fn(arg, join_loss_name(i), js->loss[i]);
 }

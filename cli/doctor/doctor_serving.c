@@ -81,9 +81,10 @@ static const json_t *sum_lost(const json_t *ranks, const char *const causes[], u
 
 static void check_plugins(struct doctor *d, const json_t *ranks)
 {
-	static const char *const causes[] = {"plugin_load", "plugin_init", "plugin_error"};
-	double sum[3] = {0};
-	const json_t *first = sum_lost(ranks, causes, 3, sum);
+	static const char *const causes[] = {"plugin_load", "plugin_init", "plugin_error",
+					     "plugin_crash"};
+	double sum[4] = {0};
+	const json_t *first = sum_lost(ranks, causes, 4, sum);
 
 	if (first)
 		doctor_add(
@@ -92,9 +93,9 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 		    "libnccl-profiler.so of the job; ours goes on",
 		    "a profiler plugin of the job's own, as in process %.0f (%s): %.0f times "
 		    "it could not be loaded or had unloaded itself, %.0f times its init "
-		    "failed, %.0f callbacks returned an error",
+		    "failed, %.0f callbacks returned an error, %.0f processes ended inside it",
 		    jsonget_number(first, "pid"), term_safe(jsonget_text(first, "program"), 60),
-		    sum[0], sum[1], sum[2]);
+		    sum[0], sum[1], sum[2], sum[3]);
 }
 
 static void check_ranges(struct doctor *d, const json_t *ranks)

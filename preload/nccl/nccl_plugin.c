@@ -269,6 +269,17 @@ static void plugin_user_failed(enum ring_drop cause, uint32_t count)
 		ring_writer_count_drop(&tracer_ring, cause, count);
 }
 
+/* A call of the user's plugin. A process that ends in it leaves a count that sysomd finds. */
+#define PLUGIN_USER_CALL(call)                                                                     \
+	({                                                                                         \
+		bool counted = ring_writer_plugin_enter(&tracer_ring);                             \
+		nccl_result answer = (call);                                                       \
+                                                                                                   \
+		if (counted)                                                                       \
+			ring_writer_plugin_leave(&tracer_ring);                                    \
+		answer;                                                                            \
+	})
+
 static void plugin_user_answered(nccl_result result)
 {
 	plugin_user_failed(RING_DROP_PLUGIN_ERROR, result != NCCL_OK);
@@ -308,7 +319,8 @@ static void *plugin_forward_start(const struct plugin_context *c, unsigned versi
 		second = plugin_user_handle(second);
 		memcpy((uint8_t *)copy + f->group_offset, &second, sizeof(second));
 	}
-	plugin_user_answered(((plugin_start_fn)user->start)(c->user, &handle, copy));
+	plugin_user_answered(
+	    PLUGIN_USER_CALL(((plugin_start_fn)user->start)(c->user, &handle, copy)));
 	return handle;
 }
 
@@ -517,7 +529,7 @@ static nccl_result plugin_stop(void *handle)
 	}
 	user = s->user ? nccl_lookup_user(s->version) : NULL;
 	if (user)
-		plugin_user_answered(user->stop(s->user));
+		plugin_user_answered(PLUGIN_USER_CALL(user->stop(s->user)));
 	if (!tracer_is_dead()) {
 		if (1u << s->type & PLUGIN_CALLS)
 			plugin_report_call(s);
@@ -547,7 +559,7 @@ static nccl_result plugin_record(void *handle, int state, void *args)
 	}
 	user = s->user ? nccl_lookup_user(s->version) : NULL;
 	if (user)
-		plugin_user_answered(user->record(s->user, state, args));
+		plugin_user_answered(PLUGIN_USER_CALL(user->record(s->user, state, args)));
 	if (args && (state == NCCL_PROFILE_STATE_CTRL_APPEND ||
 		     state == NCCL_PROFILE_STATE_CTRL_APPEND_END)) {
 		memcpy(&small, args, sizeof(small));
@@ -577,7 +589,7 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 	if (c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
 		return NCCL_OK;
 	if (c->user && user) {
-		plugin_user_answered(user->finalize(c->user));
+		plugin_user_answered(PLUGIN_USER_CALL(user->finalize(c->user)));
 		nccl_lookup_left(version);
 		plugin_user_failed(RING_DROP_PLUGIN_LOAD, nccl_lookup_failures());
 	}
@@ -746,7 +758,7 @@ PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT
                                                                                                    \
 	*context = c;                                                                              \
 	if (c && theirs) {                                                                         \
-		if ((call) == NCCL_OK) {                                                           \
+		if (PLUGIN_USER_CALL(call) == NCCL_OK) {                                           \
 			c->user = user;                                                            \
 		} else {                                                                           \
 			c->user_mask = 0;                                                          \

@@ -46,7 +46,7 @@ is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe
 is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
 is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 processes have a file in SYSOM_SPANS that is refused, as 76 (train.py) at line 3"
 is "values of spans that are of no use are a warning" line "Python spans" warn "21 values were no counts or no ids, 4 requests"
-is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "as in process 77 (train.py): 1 times it could not be loaded or had unloaded itself, 3 times its init failed, 500 callbacks returned an error"
+is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "as in process 77 (train.py): 1 times it could not be loaded or had unloaded itself, 3 times its init failed, 500 callbacks returned an error, 2 processes ended inside it"
 is "ranges with impossible texts or without an end are a warning" line ranges warn "as in process 77 (train.py): 11 texts of ranges were too long or had no end, 4 ranges were never closed or never opened"
 is "a rank that was started again is a warning, with both processes" line restarts warn "1 processes took the place of one that had ended, as 79 (train.py, rank 7 of demo) that of 71"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9, "lost": 3, "evicted": 2, "bad": 1, "parts_lost": 0},

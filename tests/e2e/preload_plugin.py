@@ -36,8 +36,8 @@ def run(*cmd, commands="", **more):
 
 
 def counts(drops):
-    """Of the user's plugin: not loaded, init failed, errors."""
-    return [drops.get(c) for c in ("load", "init", "error")]
+    """Of the user's plugin: not loaded, init failed, errors, calls that have not returned."""
+    return [drops.get(c) for c in ("load", "init", "error", "inside")]
 
 
 def of(events, kind):
@@ -188,7 +188,7 @@ check(got[:1] == ["mask=0x61e bad=0"], "a plugin that NCCL did not look for is n
 rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR)
 check([x for x in rest if x.startswith("chain")] == ["chain contexts=1 events=6 stops=6 records=1 strangers=0"],
       "a user's plugin gets every callback with its own handles", rest, err)
-check(counts(drops) == [0, 0, 0], "none of its errors is counted where it has none", drops)
+check(counts(drops) == [0, 0, 0, 0], "none of its errors is counted where it has none", drops)
 got = run(CALLER, "channels", "400", "0", LD_LIBRARY_PATH=DIR, CHAIN_MODE="later")[2]
 check("mask=0x61e at the end 0x63e" in got, "one that asks for more later gets it", got)
 # ---- a user's plugin that misbehaves ----
@@ -196,26 +196,28 @@ check("mask=0x61e at the end 0x63e" in got, "one that asks for more later gets i
 rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="refuse")
 check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and "chain contexts=0 events=0 stops=0 records=0 strangers=0" in rest,
       "a plugin that refuses to start gets no callback, and ours goes on", rc, rest, err)
-check(counts(drops) == [0, 1, 0], "its refusal is counted", drops)
+check(counts(drops) == [0, 1, 0, 0], "its refusal is counted", drops)
 rc, events, rest, drops, err, _ = run(CALLER, LD_LIBRARY_PATH=DIR, CHAIN_MODE="garbage")
 chained = [x for x in rest if x.startswith("chain")]
 check(rc == 1 and "bad=5" in " ".join(rest) and len(of(events, "transfer")) == 1 and len(chained) == 1 and chained[0].endswith("strangers=0"),
       "handles and results that are nonsense come back to the plugin alone, and reach neither NCCL nor ours", rc, rest, err)
 # it answers each start of an event with an error
 errors = int(re.search(r" events=(\d+) ", chained[0])[1]) if chained else -1
-check(counts(drops) == [0, 0, errors] and errors > 6, "each of its errors is counted", drops, chained)
+check(counts(drops) == [0, 0, errors, 0] and errors > 6, "each of its errors is counted", drops, chained)
 for mode, text in (("crash", "crashes in its init"), ("unload", "unloads itself in finalize")):
     with_us, without = (run(LOADER, CHAIN_MODE=mode, NCCL_PROFILER_PLUGIN=CHAIN, **more)
                         for more in ({}, {"SYSOM_NCCL_PLUGIN": "off"}))
     check(with_us[0] == without[0], f"a plugin that {text} ends the job as without us", with_us[0], without[0], with_us[2:], without[2:])
+    if mode == "crash":
+        check(counts(with_us[3]) == [0, 0, 0, 1], "the crash is counted", with_us[3])
 rc, events, rest, drops, err, _ = run(LOADER, "again", NCCL_PROFILER_PLUGIN=CHAIN)
-check(rc == 0 and len([x for x in rest if x.startswith("mask=")]) == 2 and counts(drops) == [1, 0, 0],
+check(rc == 0 and len([x for x in rest if x.startswith("mask=")]) == 2 and counts(drops) == [1, 0, 0, 0],
       "one that is gone before the next communicator is not called again, and counted", rc, rest, drops, err)
 for text, more in (("without functions", {"NCCL_PROFILER_PLUGIN": f"{B}/test/null/empty_plugin.so"}),
                    ("that is not there", conf(f"NCCL_PROFILER_PLUGIN={DIR}/nowhere.so\n")),
                    ("that is no plugin", conf(f"NCCL_PROFILER_PLUGIN={B}/test/null/libnccl.so.2\n"))):
     rc, events, rest, drops, err, _ = run(LOADER, "stay", **more)
-    check(rc == 0 and "found=sysom" in " ".join(rest) and counts(drops) == [1, 0, 0],
+    check(rc == 0 and "found=sysom" in " ".join(rest) and counts(drops) == [1, 0, 0, 0],
           f"a plugin {text} is counted, and NCCL gets ours", rc, rest, drops, err)
 rc, events, rest, drops, err, _ = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
 check("plugin=theirs" in rest, "the user's variable is not changed", rest)

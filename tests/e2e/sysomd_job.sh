@@ -43,6 +43,10 @@ ok "the job ends as without us" is $? 0
 gone() { is "$(node_api status '[.ranks[] | select(.state == "gone")] | length')" 2; }
 ok "sysomd sees it" stack_wait 10 gone
 ok "and its kernels go on being joined" more_than 0 .joined 4000
+NCCL_PROFILER_PLUGIN=$PWD/$B/test/null/chain_plugin.so CHAIN_MODE=crash LD_LIBRARY_PATH=$B/lib/sim \
+	LD_PRELOAD=$PWD/$B/lib/libsysom_preload.so "$B/test/plugin_loader" >"$WORK/crash.log" 2>&1
+crashed() { is "$(node_api status '[.ranks[] | select(.lost.plugin_crash == 1)] | length')" 1; }
+ok "a process that ended inside its NCCL plugin is counted" stack_wait 10 crashed
 kill -TERM "$SYSOMD"
 wait "$SYSOMD"
 ok "sysomd ends cleanly" is $? 0

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "foreign/nccl_profiler.h"
 
@@ -34,8 +35,10 @@ static nccl_result init(void **context, uint64_t hash, int *mask, const char *na
 {
 	if (is_mode("refuse"))
 		return 3;
-	if (is_mode("crash"))
+	if (is_mode("crash")) {
+		nanosleep(&(struct timespec){0, 300000000}, NULL); /* a reader attaches meanwhile */
 		abort();
+	}
 	*context = &context_word;
 	asked = mask;
 	*mask = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP;

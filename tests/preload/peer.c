@@ -272,7 +272,7 @@ static void print_counters(struct peer_ring *p)
 	       (unsigned long long)s->lost_lapped, (unsigned long long)s->lost_torn);
 	for (unsigned i = 0; i < RING_DROP_COUNT; i++)
 		printf(" %s=%llu", names[i], (unsigned long long)c.drops[i]);
-	putchar('\n');
+	printf(" plugin_inside=%llu\n", (unsigned long long)c.plugin_calls);
 }
 
 static int listen_on(const char *path)
