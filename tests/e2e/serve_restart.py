@@ -17,11 +17,9 @@ if "SYSOM_TEST_REAPED" not in os.environ:
 os.environ["STACK_AGGREGATOR_FLAGS"] = "--detect-hang 3s"
 import tap  # noqa: E402
 from python_spans import hash_of  # noqa: E402
-from serve_engine import Serving, environment, truth_of  # noqa: E402
 from serve_requests import NEAR_MS, truth_ms  # noqa: E402
-from serve_stack import B, wait_for  # noqa: E402
+from serve_stack import B, PYTHON, Serving, environment, truth_of, wait_for  # noqa: E402
 
-PYTHON = "/usr/bin/python3"
 LOAD_S = 8
 JOB = "again"
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sysomd and an aggregator of one's own, for tests of the serving engine."""
+import collections
 import json
 import os
 import subprocess
@@ -7,6 +8,21 @@ import time
 import urllib.request
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
+PYTHON = "/usr/bin/python3"
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "PYTHON", "LD_PRELOAD"))}
+    return dict(env, SIM_LIB=f"{B}/lib/sim", LC_ALL="C.UTF-8", **more)
+
+
+def truth_of(path):
+    lines = collections.defaultdict(list)
+    with open(path, encoding="ascii") as f:
+        for line in f:
+            row = json.loads(line)
+            lines[next(k for k in ("job", "request", "step", "worker_step") if k in row)].append(row)
+    return lines
 
 
 class Stack:
@@ -35,6 +51,14 @@ class Stack:
 
     def stop(self):
         self.shell.communicate("\n")
+
+
+class Serving(Stack):
+    def ranks(self):
+        return self.get("NODE", "status")["ranks"]
+
+    def incidents(self):
+        return self.get("SYSOM_URL", "incidents?job=serve")["incidents"]
 
 
 def wait_for(seconds, condition):
