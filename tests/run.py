@@ -23,6 +23,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -101,7 +102,7 @@ def parse_tap(name, text):
 def output_of(test, args):
     """(its output, exit status or None when it ran too long). Whatever it started has ended."""
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", B=args.build, PYTHONDONTWRITEBYTECODE="1",
-               LC_ALL="C.UTF-8")
+               LC_ALL="C.UTF-8", SYSOM_TEST_SHARED=args.shared)
     p = subprocess.Popen([sys.executable, "tests/reap.py", *(["--ahead"] if test.alone else []), *test.command()], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     with running_lock:
@@ -224,6 +225,9 @@ def main():
     args = ap.parse_args()
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, interrupted)
+    shared = tempfile.TemporaryDirectory()
+    args.shared = shared.name
+    os.chmod(args.shared, 0o755)
     tests = [Test(*t.split(":", 1)) for t in args.tests]
     tests = [t for t in tests if args.only in t.path]
     tally = Tally(args)

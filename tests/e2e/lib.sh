@@ -37,6 +37,21 @@ metrics_are_sound() { # text command... : which prints metrics, for a strict rea
 		skip "$text" "needs module:prometheus_client"
 	fi
 }
+# Directories that tests of one run share, so that what takes minutes is made once; else our own.
+SHARED=${SYSOM_TEST_SHARED:-$WORK/shared}
+once() { # name command... : which makes the directory that it gets as its last argument
+	local dir=$SHARED/$1
+	mkdir -p "$SHARED" && (
+		flock 9
+		[ -d "$dir" ] || { rm -rf "$dir.part" && mkdir "$dir.part" && "${@:2}" "$dir.part" && mv "$dir.part" "$dir"; }
+	) 9>"$dir.lock" >"$WORK/$1.log" 2>&1
+}
+PACKAGES=$SHARED/packages
+packages() { # of this tree
+	local kinds=deb
+	command -v rpmbuild >/dev/null && kinds=deb,rpm
+	once packages env -u MAKEFLAGS -u MAKELEVEL B="$B" deploy/package.sh $kinds
+}
 finish() {
 	stack_stop
 	if [ $tap_failed != 0 ]; then

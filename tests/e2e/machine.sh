@@ -3,10 +3,10 @@
 # after lib.sh.
 ROOT=$WORK/root
 inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
-built() { B="$B" deploy/package.sh deb "$WORK/debs" >"$WORK/build.log" 2>&1; }
+debian() { mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,jq bookworm "$1/root.tar"; }
 bare() {
-	mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,jq bookworm "$ROOT" \
-		>"$WORK/mmdebstrap.log" 2>&1 && mkdir -p "$ROOT/site/build" && cp -r "$WORK/debs" "$ROOT/site/build/packages" &&
+	once debian debian && mkdir "$ROOT" && tar -C "$ROOT" --xattrs -xf "$SHARED/debian/root.tar" &&
+		mkdir -p "$ROOT/site/build" && cp -r "$PACKAGES" "$ROOT/site/build/packages" &&
 		ln -s site/build/packages "$ROOT/debs" && cp /etc/resolv.conf "$ROOT/etc/" &&
 		echo 'APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";' >"$ROOT/etc/apt/apt.conf.d/trial" &&
 		printf '#!/bin/sh\nexec "$@"\n' >"$ROOT/usr/bin/sudo" && chmod +x "$ROOT/usr/bin/sudo" && inside apt-get -q update >"$WORK/apt.log" &&

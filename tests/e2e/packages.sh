@@ -9,7 +9,7 @@
 for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn command:openssl root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the packages on a bare Debian" "needs $need"; finish; exit; }
 done
-no_lintian_errors() { lintian --allow-root --fail-on error "$WORK"/debs/*.changes >"$WORK/lintian.log" 2>&1; }
+no_lintian_errors() { lintian --allow-root --fail-on error "$PACKAGES"/*.changes >"$WORK/lintian.log" 2>&1; }
 # A cluster of this machine alone. Its packages ask for no more than a name.
 slurm() {
 	inside apt-get -q install slurmctld slurmd slurm-client munge iproute2 curl openssl >"$WORK/apt-slurm.log" 2>&1 && cat >"$ROOT/etc/slurm/slurm.conf" <<-'CONF'
@@ -54,7 +54,7 @@ untouched() { # what a purge leaves
 	is "$left" ""
 }
 
-ok "the packages are built" built
+ok "the packages are built" packages
 if command -v lintian >/dev/null; then
 	ok "lintian finds no error" no_lintian_errors
 else

@@ -23,8 +23,8 @@ CLONE=$WORK/clone
 IMAGE=localhost/sysom:$TAG
 mkdir -p "$CLONE/build/image" && ln -s "$HERE/deploy" "$CLONE"
 make() {
-	is "$*" image && (cd "$HERE" && deploy/package.sh deb "$WORK/debs" >"$WORK/package.log" 2>&1 &&
-		deploy/image.sh "$WORK/debs" "$CLONE/build/image/sysom.tar" >"$WORK/image.log" 2>&1)
+	is "$*" image && (cd "$HERE" && packages &&
+		deploy/image.sh "$PACKAGES" "$CLONE/build/image/sysom.tar" >"$WORK/image.log" 2>&1)
 }
 podman() { if [ "$1" = push ]; then pod image exists "$2"; else pod "$@"; fi; }
 helm() { /usr/bin/python3 "$HERE/tests/e2e/cluster.py" helm "$WORK/values.json" "$@"; }
@@ -51,7 +51,7 @@ installed() { # what the chart makes of the page's values
 }
 small() { local bytes; bytes=$(stat -c %s "$CLONE/build/image/sysom.tar"); echo "# $((bytes / 1000000)) MB"; [ "$bytes" -lt 80000000 ]; }
 # Two builds of one tree.
-reproducible() { deploy/image.sh "$WORK/debs" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$CLONE/build/image/sysom.tar" "$WORK/again.tar"; }
+reproducible() { deploy/image.sh "$PACKAGES" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$CLONE/build/image/sysom.tar" "$WORK/again.tar"; }
 lists_all() { jq -e '[.packages[].name] | index("libc6") and index("sysomd") and (length > 20)' "${1%.tar}.spdx.json" >/dev/null; }
 # What the image's own loader finds for its programs, by the packages that this machine has it from.
 lists_what_is_linked() { # image
@@ -72,7 +72,7 @@ lists_what_is_linked() { # image
 # The image of a job: the simulated drivers and simjob, nothing of sysom.
 trainer() {
 	mkdir "$WORK/trainer" && tar -C "$WORK/trainer" -xf "$CLONE/build/image/sysom.tar" && rm "$WORK"/trainer/usr/bin/sysom* &&
-		dpkg-deb -x "$WORK"/debs/sysom-sim_*.deb "$WORK/trainer" && tar -C "$WORK/trainer" -cf "$WORK/trainer.tar" .
+		dpkg-deb -x "$PACKAGES"/sysom-sim_*.deb "$WORK/trainer" && tar -C "$WORK/trainer" -cf "$WORK/trainer.tar" .
 }
 imported() { pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
 # Each Pod's Secret as a directory of the host, with the owner and the mode that Kubernetes gives it.

@@ -17,7 +17,7 @@ BIN=/usr/bin UNITS=1 SIM=1 tools/demo.sh >/demo.log 2>&1
 echo "demo $?"
 echo "restarts $(systemctl show -P NRestarts sysomd sysom-aggregator | xargs)"
 EOS
-ok "the packages are built" built
+ok "the packages are built" packages
 ok "a bare Debian" bare
 ok "they install" installed 'sudo apt install /debs/{sysom,sysomd,sysom-aggregator,libsysom-preload,sysom-sim}_*.deb'
 ok "what the demo needs besides" demo_needs
