@@ -331,29 +331,20 @@ static double shown_by(const struct incident_judgement *j, const struct ledger *
 static bool choose(const struct incident_judgement *j, const struct book *book, uint32_t n,
 		   double lost_ns, struct incident_books *out)
 {
-	struct ledger slow, usual;
-	bool own, others;
+	struct incident_books own = {.usual_is_own = true}, peers = {.usual_is_own = false};
+	bool has_own, has_peers, takes_own;
 
-	ledger_init(&slow);
-	ledger_init(&usual);
-	add_up(book, n, true, &out->slow, &out->usual);
-	add_up(book, n, false, &slow, &usual);
-	own = out->usual.steps >= thresholds.count.few;
-	others = usual.steps >= thresholds.count.few;
-	out->usual_is_own =
-	    own && (!others || shown_by(j, &out->slow, &out->usual) >=
-				   incident_books_enough_ns(shown_by(j, &slow, &usual), lost_ns));
-	if (!out->usual_is_own) {
-		struct incident_books had = *out;
-
-		out->slow = slow;
-		out->usual = usual;
-		slow = had.slow;
-		usual = had.usual;
-	}
-	ledger_fini(&slow);
-	ledger_fini(&usual);
-	return own || others;
+	add_up(book, n, true, &own.slow, &own.usual);
+	add_up(book, n, false, &peers.slow, &peers.usual);
+	has_own = own.usual.steps >= thresholds.count.few;
+	has_peers = peers.usual.steps >= thresholds.count.few;
+	takes_own = has_own &&
+		    (!has_peers ||
+		     shown_by(j, &own.slow, &own.usual) >=
+			 incident_books_enough_ns(shown_by(j, &peers.slow, &peers.usual), lost_ns));
+	*out = takes_own ? own : peers;
+	incident_books_close(takes_own ? &peers : &own);
+	return has_own || has_peers;
 }
 
 static uint32_t common_period(const struct book *book, uint32_t n)
@@ -374,20 +365,17 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	struct book book[EXCERPTS];
 	struct coll_split *split;
 	double lost_ns = incident_books_lost_ns(i, j, m);
+	bool known, flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow;
 	uint32_t n;
-	bool known;
 
-	*out = (struct incident_books){
-	    .flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow};
-	ledger_init(&out->slow);
-	ledger_init(&out->usual);
+	*out = (struct incident_books){.flagged = flagged};
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
 	/* a run that was slow all the time has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	n = add_slow(i, m, out->flagged, split, book);
+	n = add_slow(i, m, flagged, split, book);
 	for (uint32_t k = 0; k < n; k++) {
 		if (!book[k].slow.steps)
 			continue;
@@ -397,8 +385,9 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	}
 	coll_split_close(split);
 	known = choose(j, book, n, lost_ns, out);
+	out->flagged = flagged;
 	out->period = common_period(book, n);
-	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
+	out->slow_steps = flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	for (uint32_t k = 0; k < n; k++) {
 		ledger_fini(&book[k].slow);
 		ledger_fini(&book[k].own);
