@@ -9,6 +9,7 @@
 #include "analysis/robust/median.h"
 #include "base/order.h"
 #include "cli/diff/incident_diff.h"
+#include "model/thresholds.h"
 
 /* The column of time t; -1: outside the culprit's steps. */
 static ptrdiff_t column_at(const struct rank_grid *g, uint64_t t)
@@ -213,24 +214,24 @@ void rank_grid_free(struct rank_grid *g)
 	memset(g, 0, sizeof(*g));
 }
 
-static double typical(const struct rank_grid *g, uint32_t rank, bool flagged, int field)
+struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
 {
-	double v[RANK_GRID_COLUMNS_MAX];
-	uint32_t n = 0;
+	double self[RANK_GRID_COLUMNS_MAX] = {0}, excess[RANK_GRID_COLUMNS_MAX] = {0},
+	       late[RANK_GRID_COLUMNS_MAX] = {0};
+	uint32_t n = 0, has_self = 0, has_late = 0;
 
 	for (uint32_t c = 0; c < g->columns; c++) {
 		const struct rank_grid_cell *cell = rank_grid_at(g, rank, c);
 
-		if (g->flagged[c] == flagged)
-			v[n++] = field == 0   ? cell->self_ns
-				 : field == 1 ? cell->excess
-					      : cell->late_ns;
+		if (g->flagged[c] != flagged)
+			continue;
+		has_self += isfinite(cell->self_ns);
+		has_late += isfinite(cell->late_ns);
+		self[n] = cell->self_ns;
+		excess[n] = cell->excess;
+		late[n++] = cell->late_ns;
 	}
-	return median_known(v, n, v);
-}
-
-struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
-{
-	return (struct rank_grid_cell){typical(g, rank, flagged, 0), typical(g, rank, flagged, 1),
-				       typical(g, rank, flagged, 2)};
+	return (struct rank_grid_cell){
+	    median_known(self, n, self), median_known(excess, n, excess),
+	    has_late >= thresholds.part.half * has_self ? median_known(late, n, late) : NAN};
 }

@@ -41,5 +41,6 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 {
 	return &g->cell[rank * g->columns + column];
 }
-/* Medians over the columns that are flagged (or not); NAN if none is known. */
+/* Medians over the columns that are flagged (or not); NAN if none is known. Lateness must be known in
+ * half of those with a self time: one collective says nothing about the others. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);

@@ -84,6 +84,24 @@ static void says_nothing_of_lateness_without_records(void **state)
 	rank_grid_free(&g);
 }
 
+static void says_nothing_of_lateness_that_one_step_shows(void **state)
+{
+	struct rank_grid g;
+	uint32_t last;
+
+	(void)state;
+	load(true);
+	assert_int_equal(trace_align_apply(&model), 0);
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	last = g.columns - 1;
+	for (uint32_t c = 0; c < last; c++)
+		g.cell[g.culprit * g.columns + c].late_ns = NAN;
+	assert_true(g.flagged[last] && isfinite(rank_grid_at(&g, g.culprit, last)->late_ns));
+	assert_true(isnan(rank_grid_typical(&g, g.culprit, true).late_ns));
+	assert_true(rank_grid_typical(&g, g.culprit, true).excess > 0.1);
+	rank_grid_free(&g);
+}
+
 static void puts_many_steps_into_the_columns_it_has(void **state)
 {
 	struct trace_rank *r;
@@ -115,6 +133,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
+	    cmocka_unit_test_teardown(says_nothing_of_lateness_that_one_step_shows, unload),
 	    cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
 	};
 
