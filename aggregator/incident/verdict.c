@@ -301,7 +301,6 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 				     .suspect_count = suspects->count,
 				     .peer = peers->rank,
 				     .peer_count = peers->count,
-				     .job_ranks = j->ranks,
 				     .of_some = is_of_some(j),
 				     .known = j->finding ? j->finding->cause : CAUSE_UNKNOWN};
 

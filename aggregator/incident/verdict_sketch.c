@@ -55,7 +55,6 @@ static void figures(const struct sketch *k, struct diagnosis_rank *r)
 	    .samples = k->cpu_ns > 0 ? k->samples : 0,
 	    .off_ns = k->off_ns,
 	    .gil_wait_ns = k->gil_wait_ns,
-	    .late_gap_ns = -1,
 	};
 }
 

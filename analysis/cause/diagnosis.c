@@ -46,24 +46,14 @@ static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 		return r->self_ns;
 	case FIGURE_COMPUTE:
 		return r->compute_ns;
-	case FIGURE_COMM:
-		return r->comm_ns;
 	case FIGURE_EXPOSED:
 		return r->exposed_comm_ns;
 	case FIGURE_COPY:
 		return r->copy_ns;
 	case FIGURE_IDLE: /* between the GPU's work, so of steps that have some */
 		return r->compute_ns + r->comm_ns + r->copy_ns > 0 ? r->idle_ns : -1;
-	case FIGURE_LATE:
-		return r->late_ns;
-	case FIGURE_GAP:
-		return r->late_gap_ns;
 	case FIGURE_KERNELS:
 		return r->kernels;
-	case FIGURE_CPU:
-		return r->samples > 0 ? r->cpu_ns : -1;
-	case FIGURE_OFF:
-		return r->samples > 0 ? r->off_ns : -1;
 	case FIGURE_GIL:
 		return r->samples > 0 ? r->gil_wait_ns : -1;
 	case FIGURE_COUNT:

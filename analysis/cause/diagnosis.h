@@ -62,7 +62,6 @@ struct diagnosis_rank {
 	double cpu_ns, samples;	   /* on-CPU time per step of all its threads; effective samples */
 	double off_ns;		   /* blocked time per step of its launch threads */
 	double gil_wait_ns;	   /* time per step in which its launch threads wait for the GIL */
-	double late_gap_ns;	   /* time per step in which the GPU idles and waits for launches */
 	const char *launch_thread; /* name of the thread that launches most; NULL: not known */
 	const char *gil_holder;	   /* "spin (train.py:12) in thread loader": the holder; or NULL */
 	/* "feeder (thread 7)": who ended most of the launch threads' waits, with these waits' time
@@ -91,7 +90,6 @@ struct diagnosis_input {
 	uint32_t peer_count;
 	/* the suspects' role in earlier runs, or earlier in this one; NULL: not known */
 	const struct diagnosis_rank *before;
-	uint32_t job_ranks;
 	bool of_some;		  /* FINDING_UNIFORM: it is about the suspects, not every rank */
 	enum finding_cause known; /* what detection found (hangs, imbalance); else UNKNOWN */
 };

@@ -66,7 +66,6 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 	    .cpu_ns = -1,
 	    .off_ns = -1,
 	    .gil_wait_ns = -1,
-	    .late_gap_ns = -1,
 	};
 	out->kernel = calloc((size_t)n + 1, sizeof(*out->kernel));
 	if (!out->kernel) {
@@ -133,8 +132,7 @@ static void copy_diagnosis(struct finding *f, const struct diagnosis *d)
 
 /* before NULL: none. d: scratch. */
 static void diagnose(struct finding *f, struct side *mine, struct side *before,
-		     const struct diagnosis_rank *peers, uint32_t peer_count, uint32_t ranks,
-		     struct diagnosis *d)
+		     const struct diagnosis_rank *peers, uint32_t peer_count, struct diagnosis *d)
 {
 	struct diagnosis_input in = {.kind = f->kind,
 				     .suspect = &mine->rank,
@@ -142,7 +140,6 @@ static void diagnose(struct finding *f, struct side *mine, struct side *before,
 				     .peer = peers,
 				     .peer_count = peer_count,
 				     .before = before ? &before->rank : NULL,
-				     .job_ranks = ranks,
 				     .known = CAUSE_UNKNOWN};
 
 	/* The finding is about self time, which communication cannot explain. */
@@ -181,8 +178,7 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 		n++;
 	}
 	if (!rc && f->cause == CAUSE_UNKNOWN)
-		diagnose(f, &mine, healthy >= thresholds.count.few ? &before : NULL, list, n,
-			 c->ranks, d);
+		diagnose(f, &mine, healthy >= thresholds.count.few ? &before : NULL, list, n, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	sides_free(peers, n);
@@ -214,7 +210,7 @@ int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
 	if (!rc)
 		rc = side_of_run(earlier, q, &before);
 	if (!rc)
-		diagnose(f, &mine, &before, NULL, 0, job->steps->rank_count, d);
+		diagnose(f, &mine, &before, NULL, 0, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	free(d);

@@ -114,7 +114,6 @@ static void healthy(struct fake *f, int rank, double noise)
 	    .samples = 400,
 	    .off_ns = 15 * MS,
 	    .gil_wait_ns = 0.2 * MS,
-	    .late_gap_ns = -1,
 	    .launch_thread = "python3",
 	};
 	kernel(f, "_ZN7cutlass6KernelI4GemmILi128ELi128EEEEvT_", 100, 30, k);
@@ -161,7 +160,6 @@ static void judge(struct world *w)
 				     .suspect_count = w->suspects,
 				     .peer = peers,
 				     .peer_count = w->without_peers ? 0 : PEERS,
-				     .job_ranks = 8,
 				     .before = w->with_before ? &w->before.r : NULL,
 				     .known = w->known};
 

@@ -79,11 +79,8 @@ static void judge_all(struct world *w, uint32_t suspects)
 {
 	const double step_ns = (double)ledger_sum(&w->slow) / STEPS;
 	struct diagnosis_rank who[2];
-	struct diagnosis_input in = {.kind = w->kind,
-				     .suspect = who,
-				     .suspect_count = suspects,
-				     .job_ranks = 8,
-				     .known = w->known};
+	struct diagnosis_input in = {
+	    .kind = w->kind, .suspect = who, .suspect_count = suspects, .known = w->known};
 	struct diagnosis_rank before = {.steps = STEPS,
 					.step_ns = (100 + w->before_ms) * 1e6 * w->scale,
 					.self_ns = (90 + w->before_ms) * 1e6 * w->scale,
@@ -91,7 +88,6 @@ static void judge_all(struct world *w, uint32_t suspects)
 					.idle_ns = 40e6 * w->scale,
 					.kernels = w->kernels_before,
 					.late_ns = -1,
-					.late_gap_ns = -1,
 					.off_ns = -1,
 					.gil_wait_ns = -1};
 
@@ -102,7 +98,7 @@ static void judge_all(struct world *w, uint32_t suspects)
 	w->rank.compute_ns = 50e6 * w->scale;
 	w->rank.kernels = w->kernels;
 	w->rank.idle_ns = step_ns - 60e6 * w->scale;
-	w->rank.late_ns = w->rank.late_gap_ns = w->rank.off_ns = w->rank.gil_wait_ns = -1;
+	w->rank.late_ns = w->rank.off_ns = w->rank.gil_wait_ns = -1;
 	w->rank.signal = w->signal;
 	w->rank.ledger = &w->slow;
 	w->rank.usual = &w->usual;
@@ -250,11 +246,8 @@ static void waits_in_the_driver_are_explained_by_a_setting_of_cuda(void **unused
 	const struct diagnosis_rank peers[] = {peer, peer};
 
 	for (int sleeps = 0; sleeps < 2; sleeps++) {
-		struct diagnosis_input in = {.kind = FINDING_SLOW_RANK,
-					     .suspect_count = 1,
-					     .peer = peers,
-					     .peer_count = 2,
-					     .job_ranks = 8};
+		struct diagnosis_input in = {
+		    .kind = FINDING_SLOW_RANK, .suspect_count = 1, .peer = peers, .peer_count = 2};
 		struct world w;
 
 		begin(&w);
@@ -935,7 +928,7 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		struct world w[2];
 		struct diagnosis_rank who[2];
 		struct diagnosis_input in = {
-		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 2, .job_ranks = 8};
+		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 2};
 		uint32_t group[2], shows[2];
 
 		for (int k = 0; k < 2; k++) {
@@ -995,8 +988,7 @@ static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 {
 	struct world w[4];
 	struct diagnosis_rank who[4];
-	struct diagnosis_input in = {
-	    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 4, .job_ranks = 8};
+	struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 4};
 	uint32_t group[4], shows[4];
 
 	for (int k = 0; k < 4; k++) {

@@ -91,7 +91,6 @@ static struct diagnosis_rank figures(int rank, double step_ns, double self_ns, d
 				       .self_ns = self_ns * scale,
 				       .late_ns = -1,
 				       .gil_wait_ns = -1,
-				       .late_gap_ns = -1,
 				       .off_ns = -1,
 				       .exposed_comm_ns = -1,
 				       .comm_ns = -1,
@@ -109,8 +108,7 @@ static void judge(const struct drawn *d, struct diagnosis *out)
 				     .suspect = &suspect,
 				     .suspect_count = 1,
 				     .peer = peer,
-				     .peer_count = d->peers,
-				     .job_ranks = 8};
+				     .peer_count = d->peers};
 	double slow_ns = 0, usual_ns = 0, slow_own_ns = 0, usual_own_ns = 0;
 
 	ledger_init(&slow);
