@@ -69,7 +69,7 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 	if (p)
 		excerpt_rank(p, false, out);
 	else
-		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
+		*out = (struct diagnosis_rank){.gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
 	if (m->steps.flagged > out->steps && out->steps) /* other windows have the same cause */

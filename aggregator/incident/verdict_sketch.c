@@ -49,7 +49,6 @@ static void figures(const struct sketch *k, struct diagnosis_rank *r)
 	    .exposed_comm_ns = k->latency_ns > 0 ? k->exposed_comm_ns : -1,
 	    .copy_ns = k->latency_ns > 0 ? k->copy_ns : -1,
 	    .idle_ns = k->latency_ns > 0 ? k->idle_ns : -1,
-	    .late_ns = -1,
 	    .kernels = known(k->launches),
 	    .cpu_ns = k->cpu_ns,
 	    .samples = k->cpu_ns > 0 ? k->samples : 0,

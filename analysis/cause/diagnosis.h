@@ -51,7 +51,7 @@ struct diagnosis_rank {
 	/* its steps are of a kind that recurs after so many (kinds.h); 0: of the usual one, or of
 	 * several */
 	uint32_t period;
-	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns, late_ns;
+	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 	double kernels; /* launches per step */
 	/* what the work that the job states should take per step, by the roofline; 0: not known */
 	double stated_ns;

@@ -600,12 +600,6 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 	if ((mine <= base && larger <= 0) ||
 	    extra < fmax(thresholds.excess.least * whole, work_by_chance(v)))
 		return;
-	/* Without a ledger the kernels are the window's, and those of neighbouring steps may be among
-	 * them, so the median step's own count decides. */
-	if (!v->out->by_ledger && larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 &&
-	    v->base[FIGURE_KERNELS] >= 0 &&
-	    v->mine[FIGURE_KERNELS] < (1 + thresholds.same.work) * v->base[FIGURE_KERNELS])
-		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  extra, 0.7);

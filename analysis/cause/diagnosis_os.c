@@ -467,23 +467,6 @@ static void storage(struct diagnosis_view *v)
 
 /* ---- network ---- */
 
-static double late_spread(const struct diagnosis_view *v)
-{
-	double least = 1e300, most = 0;
-
-	for (uint32_t i = 0; i < v->in->peer_count + v->in->suspect_count; i++) {
-		const struct diagnosis_rank *r = i < v->in->peer_count
-						     ? &v->in->peer[i]
-						     : &v->in->suspect[i - v->in->peer_count];
-
-		if (!r->steps || r->late_ns < 0)
-			return -1;
-		least = r->late_ns < least ? r->late_ns : least;
-		most = r->late_ns > most ? r->late_ns : most;
-	}
-	return most > least ? most - least : 0;
-}
-
 static const struct diagnosis_rank *one_of_all(const struct diagnosis_view *v, uint32_t i)
 {
 	return i < v->in->suspect_count ? &v->in->suspect[i]
@@ -535,7 +518,7 @@ static void network(struct diagnosis_view *v)
 {
 	int32_t rank;
 	const struct os_signal *again = of_any_rank(v, OS_SIGNAL_RETRANSMITS, &rank), *link;
-	double extra = fmax(v->comm_ns, 0), spread = late_spread(v);
+	double extra = fmax(v->comm_ns, 0);
 	struct diagnosis_candidate *c;
 	struct diagnosis_number a, b;
 
@@ -559,25 +542,15 @@ static void network(struct diagnosis_view *v)
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
-	if (spread > thresholds.part.half * extra) /* a rank is late, and the others wait for it */
-		return;
-	/* Slow transfers delay all ranks. A rank that waits less than its peers is the one waited
-	 * for. */
-	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
-	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
-		return;
-	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, spread >= 0 ? 0.9 : 0.6);
-	snprintf(c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s%s",
+	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, 0.6);
+	snprintf(c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s",
 		 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
 		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
-		 v->past ? "before" : "on the peers",
-		 spread >= 0 ? "; all ranks entered in time" : "");
-	snprintf(c->because, sizeof(c->because), "transfers take longer%s",
-		 spread >= 0 ? " although all ranks entered in time" : "");
-	if (spread < 0)
-		diagnosis_missing(
-		    v->out, "when each rank entered the collectives: without it slow transfers "
-			    "and a late rank look alike");
+		 v->past ? "before" : "on the peers");
+	snprintf(c->because, sizeof(c->because), "transfers take longer");
+	diagnosis_missing(v->out,
+			  "when each rank entered the collectives: without it slow transfers "
+			  "and a late rank look alike");
 }
 
 void diagnosis_os_look(struct diagnosis_view *v)

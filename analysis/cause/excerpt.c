@@ -386,8 +386,7 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
 	uint32_t stated = 0;
 
-	*r = (struct diagnosis_rank){
-	    .rank = w->rank.rank, .late_ns = -1, .off_ns = -1, .gil_wait_ns = -1};
+	*r = (struct diagnosis_rank){.rank = w->rank.rank, .off_ns = -1, .gil_wait_ns = -1};
 	for (int f = 0; f < 8; f++) {
 		uint32_t n = 0;
 

@@ -57,11 +57,11 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 	    .step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
 	    .self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),
 	    .compute_ns = known_or(median_in(c, JOBSTEPS_COMPUTE, r, first, last)),
-	    .comm_ns = known_or(median_in(c, JOBSTEPS_COMM, r, first, last)),
-	    .exposed_comm_ns = known_or(median_in(c, JOBSTEPS_EXPOSED, r, first, last)),
+	    /* the findings are about self time, which communication cannot explain */
+	    .comm_ns = -1,
+	    .exposed_comm_ns = -1,
 	    .copy_ns = known_or(median_in(c, JOBSTEPS_COPY, r, first, last)),
 	    .idle_ns = known_or(median_in(c, JOBSTEPS_IDLE, r, first, last)),
-	    .late_ns = known_or(median_in(c, JOBSTEPS_LATE, r, first, last)),
 	    .kernels = known_or(median_in(c, JOBSTEPS_KERNELS, r, first, last)),
 	    .cpu_ns = -1,
 	    .off_ns = -1,
@@ -142,10 +142,6 @@ static void diagnose(struct finding *f, struct side *mine, struct side *before,
 				     .before = before ? &before->rank : NULL,
 				     .known = CAUSE_UNKNOWN};
 
-	/* The finding is about self time, which communication cannot explain. */
-	mine->rank.comm_ns = mine->rank.exposed_comm_ns = -1;
-	if (before)
-		before->rank.comm_ns = before->rank.exposed_comm_ns = -1;
 	diagnosis_make(&in, d);
 	copy_diagnosis(f, d);
 	if (f->kind == FINDING_SLOW_RANK &&

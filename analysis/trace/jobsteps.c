@@ -365,8 +365,7 @@ static void kernels_add(struct jobsteps *j, const struct usual *u, uint32_t r, u
 static void row_forget(struct jobsteps *j, size_t at)
 {
 	for (int m = 0; m < JOBSTEPS_MEASURES; m++)
-		if (m != JOBSTEPS_LATE)
-			j->value[m][at] = NAN;
+		j->value[m][at] = NAN;
 	for (uint32_t i = 0; i < j->leads; i++)
 		j->lead_pace[i][at] = NAN;
 }
@@ -383,9 +382,7 @@ static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint
 
 	j->value[JOBSTEPS_LATENCY][at] += span;
 	j->value[JOBSTEPS_COMPUTE][at] += (double)own->compute_ns;
-	j->value[JOBSTEPS_COMM][at] += (double)own->comm_ns;
 	j->value[JOBSTEPS_COPY][at] += (double)own->copy_ns;
-	j->value[JOBSTEPS_EXPOSED][at] += (double)own->exposed_comm_ns;
 	/* idle time includes the time before the step's first kernel */
 	j->value[JOBSTEPS_IDLE][at] +=
 	    span - (double)(own->device_end_ns - own->device_begin_ns - own->idle_ns);
@@ -441,82 +438,39 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 			row_forget(j, (size_t)r * j->steps + s);
 }
 
-/* ---- lateness ---- */
+/* ---- transfers ---- */
 
-struct entry {
-	uint32_t instance, rank;
-	double enter_ns; /* since the job's zero, on the common clock */
-	double ns;	 /* duration */
-	uint64_t end_ns; /* on the rank's clock */
-};
-
-ORDER_BY(entry_order, struct entry, ORDER_UP(instance) ?: ORDER_UP(rank));
-
-static void instance_add(struct jobsteps *j, const struct entry *e, uint32_t n, double *scratch,
-			 double *late, uint32_t *colls)
-{
-	uint32_t step = jobsteps_at(j, e->rank, e->end_ns);
-	double least = INFINITY, mid;
-
-	for (uint32_t i = 0; i < n; i++) {
-		scratch[i] = e[i].enter_ns;
-		least = e[i].ns < least ? e[i].ns : least;
-	}
-	mid = median_of(scratch, n);
-	if (step >= j->steps)
-		return;
-	j->transfer_ns[step] += least;
-	j->transfers[step]++;
-	for (uint32_t i = 0; i < n; i++) {
-		size_t at = (size_t)e[i].rank * j->steps + step;
-
-		late[at] += e[i].enter_ns - mid;
-		colls[at]++;
-	}
-}
-
-static int lateness(struct jobsteps *j)
+/* All ranks leave a collective together, and the last one to enter waits for nobody: the shortest
+ * time in it is the transfer. */
+static int transfers_find(struct jobsteps *j)
 {
 	const struct align_job *a = j->align;
-	size_t total = 0, n = 0, cells = (size_t)j->rank_count * j->steps;
-	uint32_t *colls = calloc(cells, sizeof(*colls));
-	double *late = j->value[JOBSTEPS_LATE];
-	double *scratch = malloc(j->rank_count * sizeof(*scratch));
-	struct entry *v;
+	struct {
+		double least_ns;
+		uint32_t step; /* of the first rank that has it */
+	} *v = malloc((a->instances + 1ull) * sizeof(*v));
 
-	for (uint32_t r = 0; r < a->rank_count; r++)
-		total += a->rank[r].count;
-	v = malloc((total ? total : 1) * sizeof(*v));
-	if (!v || !colls || !scratch) {
-		free(v);
-		free(colls);
-		free(scratch);
+	if (!v)
 		return -ENOMEM;
-	}
+	for (uint32_t i = 0; i < a->instances; i++)
+		v[i].least_ns = INFINITY;
 	for (uint32_t r = 0; r < a->rank_count; r++)
 		for (uint32_t i = 0; i < a->rank[r].count; i++) {
 			const struct align_coll *c = &a->rank[r].coll[i];
 
-			if (c->instance < a->instances)
-				v[n++] = (struct entry){
-				    c->instance, r,
-				    (double)(int64_t)(align_to_reference(a, r, c->begin_ns) -
-						      a->zero_ns),
-				    (double)(c->end_ns - c->begin_ns), c->end_ns};
+			if (c->instance >= a->instances)
+				continue;
+			if (isinf(v[c->instance].least_ns))
+				v[c->instance].step = jobsteps_at(j, r, c->end_ns);
+			v[c->instance].least_ns =
+			    fmin(v[c->instance].least_ns, (double)(c->end_ns - c->begin_ns));
 		}
-	qsort(v, n, sizeof(*v), entry_order);
-	for (size_t i = 0; i < n;) {
-		size_t first = i;
-
-		while (i < n && v[i].instance == v[first].instance && i - first < j->rank_count)
-			i++;
-		instance_add(j, &v[first], (uint32_t)(i - first), scratch, late, colls);
-	}
-	for (size_t i = 0; i < cells; i++)
-		late[i] = colls[i] ? late[i] / colls[i] : NAN;
+	for (uint32_t i = 0; i < a->instances; i++)
+		if (!isinf(v[i].least_ns) && v[i].step < j->steps) {
+			j->transfer_ns[v[i].step] += v[i].least_ns;
+			j->transfers[v[i].step]++;
+		}
 	free(v);
-	free(colls);
-	free(scratch);
 	return 0;
 }
 
@@ -564,7 +518,7 @@ int jobsteps_make(struct jobsteps *j)
 	if (!rc)
 		rc = tables_new(j);
 	if (!rc)
-		rc = lateness(j);
+		rc = transfers_find(j);
 	scratch = malloc(j->steps * sizeof(*scratch));
 	if (!scratch)
 		rc = -ENOMEM;

@@ -24,11 +24,8 @@ enum jobsteps_measure {
 	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
 	JOBSTEPS_SELF,	  /* latency minus exposed communication */
 	JOBSTEPS_COMPUTE,
-	JOBSTEPS_COMM,
-	JOBSTEPS_EXPOSED,
 	JOBSTEPS_COPY, /* unions of intervals */
 	JOBSTEPS_IDLE, /* no work on the device */
-	JOBSTEPS_LATE, /* how much later it enters collectives than its typical peer, mean */
 	JOBSTEPS_WORK, /* usual time of its compute kernels, summed */
 	JOBSTEPS_BUSY, /* their actual time, summed: pace times work */
 	JOBSTEPS_PACE,

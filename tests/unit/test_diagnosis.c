@@ -104,7 +104,6 @@ static void healthy(struct fake *f, int rank, double noise)
 	    .exposed_comm_ns = 8 * MS,
 	    .copy_ns = 2 * MS,
 	    .idle_ns = 30 * MS * k,
-	    .late_ns = 0.1 * MS,
 	    .kernels = 400,
 	    .kernel = f->kernel,
 	    .function = f->function,
@@ -182,7 +181,6 @@ static void late(struct fake *f, double ms)
 	f->r.self_ns += ms * MS;
 	f->r.step_ns += ms * MS;
 	f->r.exposed_comm_ns = 1 * MS;
-	f->r.late_ns += ms * MS;
 }
 
 static void slower_kernels(struct fake *f, double ratio)
@@ -829,13 +827,13 @@ static const struct fault {
     {CAUSE_OS_STEAL, a_function_in_few_steps_of_steal, "hypervisor"},
     {CAUSE_CPU_FUNCTION, a_function_in_many_steps_of_steal, "share"},
     {CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)"},
-    {CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time"},
+    {CAUSE_NET_TRANSFER, net_transfer, "transfers take longer"},
     {CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600"},
     {CAUSE_NET_RETRANSMITS, net_retransmits_without_gpu, "10.0.0.2:600"},
     {CAUSE_NET_RETRANSMITS, net_retransmits_in_few_steps, "10.0.0.2:600"},
-    {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time"},
+    {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "transfers take longer"},
     {CAUSE_NET_LINK, net_link, "2 to 3 of communicator c0ffee"},
-    {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "all ranks entered in time"},
+    {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "transfers take longer"},
     {CAUSE_NET_RETRANSMITS, net_retransmits_on_a_link, "10.0.0.2:600"},
     {CAUSE_STORAGE_DISK, storage_disk, "vda"},
     {CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms"},

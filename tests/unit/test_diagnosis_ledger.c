@@ -87,7 +87,6 @@ static void judge_all(struct world *w, uint32_t suspects)
 					.compute_ns = 50e6 * w->scale,
 					.idle_ns = 40e6 * w->scale,
 					.kernels = w->kernels_before,
-					.late_ns = -1,
 					.off_ns = -1,
 					.gil_wait_ns = -1};
 
@@ -98,7 +97,7 @@ static void judge_all(struct world *w, uint32_t suspects)
 	w->rank.compute_ns = 50e6 * w->scale;
 	w->rank.kernels = w->kernels;
 	w->rank.idle_ns = step_ns - 60e6 * w->scale;
-	w->rank.late_ns = w->rank.off_ns = w->rank.gil_wait_ns = -1;
+	w->rank.off_ns = w->rank.gil_wait_ns = -1;
 	w->rank.signal = w->signal;
 	w->rank.ledger = &w->slow;
 	w->rank.usual = &w->usual;

@@ -89,7 +89,6 @@ static struct diagnosis_rank figures(int rank, double step_ns, double self_ns, d
 				       .steps = STEPS,
 				       .step_ns = step_ns * scale,
 				       .self_ns = self_ns * scale,
-				       .late_ns = -1,
 				       .gil_wait_ns = -1,
 				       .off_ns = -1,
 				       .exposed_comm_ns = -1,
