@@ -327,6 +327,31 @@ static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **
 }
 
 /* As when somebody gives the number of the row for its work. */
+/* The same work then takes one of several times, in no stretches: no fault does that. A baseline that
+ * is old is given up if times lie on both sides of it. */
+static void steps_that_become_a_mixture_are_not_flagged_for_ever(void **state)
+{
+	(void)state;
+	for (int kinds = 2; kinds <= 3; kinds++) {
+		struct roofline *m = model();
+		uint32_t flagged = 0;
+
+		for (int i = 0; i < (kinds == 2 ? 100 : 2100); i++)
+			push_flat(m, 0.01, 1);
+		assert_int_equal(summary(m).state, ROOFLINE_READY);
+		for (int i = 0; i < 600; i++) {
+			double factor = kinds == 2	  ? (i % 2 ? 1 : 1.4)
+					: uniform() < 0.3 ? 1.5
+					: uniform() < 0.4 ? 0.6
+							  : 1;
+
+			flagged += push_flat(m, 0.01, factor).flagged && i >= 400;
+		}
+		assert_int_equal(flagged, 0);
+		free(only);
+	}
+}
+
 static void work_that_only_grows_raises_no_drift_of_its_own(void **state)
 {
 	for (uint32_t seed = 1; seed <= 6; seed++) {
@@ -664,6 +689,7 @@ int main(void)
 	    cmocka_unit_test(a_run_of_slow_steps_is_found_where_single_steps_scatter),
 	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
+	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
 	    cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
 	    cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 	    cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
