@@ -419,7 +419,7 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 			effect += p[i].total_ns / p[i].count * p[i].mine->count *
 				  ((own < r ? own : r) - 1);
 	}
-	if (names < 2 || slower < thresholds.part.half * names)
+	if (names < 2)
 		return;
 	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
 		 names, r, v->as);

@@ -344,17 +344,6 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct diag
 	return false;
 }
 
-/* Whether the function holds the GIL in another thread. Its computation costs the launch threads
- * only their wait for the GIL. */
-static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
-{
-	for (uint32_t i = 0; i < v->count; i++)
-		if (v->list[i].cause == CAUSE_CPU_GIL && *name &&
-		    !strncmp(v->list[i].subject, name, strlen(name)))
-			return true;
-	return false;
-}
-
 static void hot_function(struct diagnosis_view *v, const struct diagnosis_bases *b,
 			 bool launch_only, const struct hottest *h, const struct class_sum *sums)
 {
@@ -375,8 +364,7 @@ static void hot_function(struct diagnosis_view *v, const struct diagnosis_bases 
 			  logs ? logging->on_ns : g->grown_ns,
 			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
 	c->by_profile = true;
-	c->evidence_only =
-	    holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
+	c->evidence_only = !logs && grew_around_a_lock(v, b, launch_only, g);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes %s more CPU per step %s",
