@@ -102,8 +102,7 @@ void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
 		    idmap_get(&seen, r->signature) != IDMAP_NONE ||
 		    idmap_put(&seen, r->signature, n))
 			continue;
-		kinds[n++] = (struct roles_rank){
-		    .stage = -1, .kernel = r->kernels, .kernel_count = r->kernel_count};
+		kinds[n++] = (struct roles_rank){r->kernels, r->kernel_count};
 	}
 	count = n ? roles_learn(kinds, n, role) : 0;
 	for (uint32_t i = 0; i < job->rank_count && count; i++) {

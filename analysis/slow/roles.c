@@ -60,28 +60,9 @@ double roles_alike(const struct roles_rank *a, const struct roles_rank *b)
 	return more < thresholds.count.few ? 1 : less / more;
 }
 
-static bool joined(const struct roles_rank *a, const struct roles_rank *b)
-{
-	for (uint32_t i = 0, j = 0; i < a->comm_count && j < b->comm_count;) {
-		if (a->comm[i] == b->comm[j])
-			return true;
-		if (a->comm[i] < b->comm[j])
-			i++;
-		else
-			j++;
-	}
-	return false;
-}
-
 static bool same_role(const struct roles_rank *a, const struct roles_rank *b)
 {
-	double alike;
-
-	if (a->stage >= 0 && b->stage >= 0)
-		return a->stage == b->stage;
-	alike = roles_alike(a, b);
-	return alike >= thresholds.part.nearly_all ||
-	       (alike >= thresholds.part.mostly && joined(a, b));
+	return roles_alike(a, b) >= thresholds.part.nearly_all;
 }
 
 static uint32_t root_of(const uint32_t *role, uint32_t i)

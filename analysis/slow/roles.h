@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * roles.h - which ranks are comparable. A known pipeline stage is the role. Otherwise roles are
- * learned from the kernels that ranks launch and from their communicators: ranks with the same
+ * roles.h - which ranks are comparable, learned from the kernels that they launch: ranks with the same
  * kernels and the same launches per step do the same work. Times do not count, because a slow rank
  * must stay among its peers. Names are compared without template arguments, because a rank with
  * another variant of a kernel must stay as well. Deterministic; independent of the order of the
@@ -14,12 +13,8 @@ struct roles_kernel {
 	float count;  /* launches per step */
 };
 struct roles_rank {
-	int32_t stage;			   /* negative: not known */
 	const struct roles_kernel *kernel; /* ascending keys, each once */
 	uint32_t kernel_count;
-	const uint64_t
-	    *comm; /* communicators for collectives that not all ranks are in; ascending */
-	uint32_t comm_count;
 };
 /* Key of a kernel name, mangled or not. Variants of one kernel have the same key, since digits and
  * template arguments are left out. */

@@ -9,26 +9,6 @@
 
 #include "analysis/slow/roles.h"
 
-#define UNKNOWN                                                                                    \
-	{                                                                                          \
-		.stage = -1                                                                        \
-	}
-
-static void the_stage_is_the_role_where_it_is_known(void **state)
-{
-	struct roles_rank r[6] = {{.stage = 1}, {.stage = 0}, {.stage = 1},
-				  {.stage = 3}, {.stage = 0}, {.stage = 3}};
-	uint32_t role[6];
-
-	assert_int_equal(roles_learn(r, 6, role), 3);
-	assert_int_equal(role[0], 0);
-	assert_int_equal(role[1], 1);
-	assert_int_equal(role[2], 0);
-	assert_int_equal(role[3], 2);
-	assert_int_equal(role[4], 1);
-	assert_int_equal(role[5], 2);
-}
-
 static void kernels_distinguish_stages_whatever_the_order(void **state)
 {
 	struct roles_kernel first[] = {{10, 24}, {20, 24}, {30, 1}};
@@ -38,8 +18,7 @@ static void kernels_distinguish_stages_whatever_the_order(void **state)
 	uint32_t role[6];
 
 	for (int i = 0; i < 6; i++)
-		r[i] = (struct roles_rank){.stage = -1,
-					   .kernel_count = 3,
+		r[i] = (struct roles_rank){.kernel_count = 3,
 					   .kernel = i % 3 == 0	  ? first
 						     : i % 3 == 1 ? middle
 								  : last};
@@ -48,29 +27,23 @@ static void kernels_distinguish_stages_whatever_the_order(void **state)
 		assert_int_equal(role[i], i % 3);
 }
 
-static void a_slow_rank_or_one_with_another_variant_stays_among_its_peers(void **state)
+static void a_rank_with_a_few_kernels_of_its_own_stays_among_its_peers(void **state)
 {
-	struct roles_kernel usual[] = {{10, 100}, {20, 50}};
-	struct roles_kernel variant[] = {{10, 100}, {20, 20}, {25, 30}};
-	uint64_t comm[] = {7};
+	struct roles_kernel usual[] = {{10, 100}, {20, 50}}, own[] = {{10, 100}, {20, 50}, {25, 5}},
+			    other[] = {{10, 100}, {20, 20}, {25, 30}};
 	struct roles_rank r[4];
 	uint32_t role[4];
 
 	for (int i = 0; i < 4; i++)
-		r[i] = (struct roles_rank){.stage = -1,
-					   .kernel = i == 2 ? variant : usual,
-					   .kernel_count = i == 2 ? 3 : 2,
-					   .comm = comm,
-					   .comm_count = 1};
+		r[i] = (struct roles_rank){i == 2 ? own : usual, i == 2 ? 3 : 2};
 	assert_int_equal(roles_learn(r, 4, role), 1);
-	/* without anything in common it is only what it launches */
-	r[2].comm_count = 0;
+	r[2].kernel = other;
 	assert_int_equal(roles_learn(r, 4, role), 2);
 }
 
 static void nothing_known_is_one_role(void **state)
 {
-	struct roles_rank r[3] = {UNKNOWN, UNKNOWN, UNKNOWN};
+	struct roles_rank r[3] = {{.kernel_count = 0}};
 	uint32_t role[3];
 
 	assert_int_equal(roles_learn(r, 3, role), 1);
@@ -100,9 +73,8 @@ static void likeness_is_the_shared_part_of_the_launches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(the_stage_is_the_role_where_it_is_known),
 	    cmocka_unit_test(kernels_distinguish_stages_whatever_the_order),
-	    cmocka_unit_test(a_slow_rank_or_one_with_another_variant_stays_among_its_peers),
+	    cmocka_unit_test(a_rank_with_a_few_kernels_of_its_own_stays_among_its_peers),
 	    cmocka_unit_test(nothing_known_is_one_role),
 	    cmocka_unit_test(variants_of_a_kernel_have_one_key),
 	    cmocka_unit_test(likeness_is_the_shared_part_of_the_launches),
