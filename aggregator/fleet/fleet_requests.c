@@ -3,10 +3,12 @@
  * minutes, and those that missed an objective. These are grouped by objective, phase and span; a
  * group is one finding, and so one incident, however often it comes again. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
+#include "base/check.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
 #include "base/order.h"
@@ -424,45 +426,73 @@ json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_
 
 /* ---- metrics ---- */
 
-static void put_now(struct metrics *m, const struct fleet_job *job, struct of_node sum)
-{
-	metrics_sample(m, "sysom_job_requests", sum.running, "job_name", job->name, "state",
-		       "running", NULL);
-	metrics_sample(m, "sysom_job_requests", sum.waiting, "job_name", job->name, "state",
-		       "waiting", NULL);
-}
+static const struct {
+	const char *name;
+	double p;
+} quantiles[] = {{"0.5", 0.5}, {"0.99", 0.99}};
 
-static void put_quantiles(struct metrics *m, const struct fleet_job *job, enum request_objective o)
+/* A job's, as of one moment. */
+struct job_figures {
+	bool known;
+	struct of_node now;
+	double quantile_s[REQUEST_OBJECTIVES][ARRAY_LEN(quantiles)]; /* NAN: no request */
+	double violated[REQUEST_OBJECTIVES];
+};
+
+static void take_figures(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns,
+			 struct job_figures *out)
 {
-	static const struct {
-		const char *name;
-		double p;
-	} quantiles[] = {{"0.5", 0.5}, {"0.99", 0.99}};
 	const struct fleet_requests *q = job->requests;
-	struct durations both = o == REQUEST_TTFT ? q->now.ttft : q->now.tpot;
 
-	durations_merge(&both, o == REQUEST_TTFT ? &q->before.ttft : &q->before.tpot);
-	for (int i = 0; i < 2 && both.total; i++)
-		metrics_sample(m, "sysom_job_request_seconds",
-			       durations_quantile(&both, quantiles[i].p) * 1e-9, "job_name",
-			       job->name, "objective", request_objective_name(o), "quantile",
-			       quantiles[i].name, NULL);
+	out->known = true;
+	out->now = sum_of(f, q, now_ns);
+	for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++) {
+		struct durations both = o == REQUEST_TTFT ? q->now.ttft : q->now.tpot;
+
+		durations_merge(&both, o == REQUEST_TTFT ? &q->before.ttft : &q->before.tpot);
+		for (size_t k = 0; k < ARRAY_LEN(quantiles); k++)
+			out->quantile_s[o][k] =
+			    both.total ? durations_quantile(&both, quantiles[k].p) * 1e-9 : NAN;
+		out->violated[o] = (double)q->sum.violated[o];
+	}
 }
 
-enum series { NOW, QUANTILES, VIOLATIONS, SERIES };
-
-static void put_series(struct metrics *m, const struct fleet *f, const struct fleet_job *job,
-		       enum series which, uint64_t now_ns)
+static void put_quantiles(struct metrics *m, const char *job, const struct job_figures *v)
 {
-	if (which == NOW)
-		put_now(m, job, sum_of(f, job->requests, now_ns));
 	for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++)
-		if (which == QUANTILES)
-			put_quantiles(m, job, (enum request_objective)o);
-		else if (which == VIOLATIONS)
-			metrics_sample(m, "sysom_job_request_violations_total",
-				       (double)job->requests->sum.violated[o], "job_name",
-				       job->name, "objective", request_objective_name(o), NULL);
+		for (size_t k = 0; k < ARRAY_LEN(quantiles); k++)
+			if (!isnan(v->quantile_s[o][k]))
+				metrics_sample(m, "sysom_job_request_seconds", v->quantile_s[o][k],
+					       "job_name", job, "objective",
+					       request_objective_name(o), "quantile",
+					       quantiles[k].name, NULL);
+}
+
+static void put_figures(struct metrics *m, const struct fleet_job_name *names,
+			const struct job_figures *v, uint32_t n)
+{
+	metrics_family(m, "sysom_job_requests", "Requests of a serving job now.");
+	for (uint32_t i = 0; i < n; i++) {
+		if (!v[i].known)
+			continue;
+		metrics_sample(m, "sysom_job_requests", v[i].now.running, "job_name", names[i].name,
+			       "state", "running", NULL);
+		metrics_sample(m, "sysom_job_requests", v[i].now.waiting, "job_name", names[i].name,
+			       "state", "waiting", NULL);
+	}
+	metrics_family(m, "sysom_job_request_seconds",
+		       "Time to first token (ttft) and time per output token (tpot) of the last "
+		       "one to two minutes.");
+	for (uint32_t i = 0; i < n; i++)
+		if (v[i].known)
+			put_quantiles(m, names[i].name, &v[i]);
+	metrics_family(m, "sysom_job_request_violations_total",
+		       "Requests of a serving job that missed an objective.");
+	for (uint32_t i = 0; i < n; i++)
+		for (unsigned o = 0; o < REQUEST_OBJECTIVES && v[i].known; o++)
+			metrics_sample(m, "sysom_job_request_violations_total", v[i].violated[o],
+				       "job_name", names[i].name, "objective",
+				       request_objective_name(o), NULL);
 }
 
 /* What is over has no series: its last values would look like those of now. */
@@ -477,30 +507,24 @@ static bool is_running(const struct fleet *f, const struct fleet_job *job, uint6
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			    struct metrics *m)
 {
-	static const struct {
-		const char *name, *help;
-	} series[SERIES] = {
-	    [NOW] = {"sysom_job_requests", "Requests of a serving job now."},
-	    [QUANTILES] = {"sysom_job_request_seconds",
-			   "Time to first token (ttft) and time per output token (tpot) of the "
-			   "last one to two minutes."},
-	    [VIOLATIONS] = {"sysom_job_request_violations_total",
-			    "Requests of a serving job that missed an objective."}};
 	struct fleet_job_name *names;
-	const struct fleet_job *job;
+	struct job_figures *v;
 	uint32_t n;
 
 	if (fleet_job_names(f, who, NULL, NULL, &names, &n))
 		return;
-	for (unsigned which = 0; which < SERIES; which++) {
-		metrics_family(m, series[which].name, series[which].help);
-		for (uint32_t i = 0; i < n; i++) {
-			pthread_mutex_lock(&f->lock);
-			job = fleet_find_job(f, names[i].name);
-			if (job && job->requests && is_running(f, job, now_ns))
-				put_series(m, f, job, which, now_ns);
-			pthread_mutex_unlock(&f->lock);
-		}
+	v = calloc((size_t)n + 1, sizeof(*v));
+	for (uint32_t i = 0; v && i < n; i++) {
+		const struct fleet_job *job;
+
+		pthread_mutex_lock(&f->lock);
+		job = fleet_find_job(f, names[i].name);
+		if (job && job->requests && is_running(f, job, now_ns))
+			take_figures(f, job, now_ns, &v[i]);
+		pthread_mutex_unlock(&f->lock);
 	}
+	if (v)
+		put_figures(m, names, v, n);
+	free(v);
 	free(names);
 }
