@@ -167,19 +167,48 @@ static bool is_alike(const struct kinds *k, const struct event *e, uint32_t part
 	       first_ns <= k->config.alike_ratio * e->part_ns[part];
 }
 
-/* What an occurrence usually adds. *limit: an occurrence that adds more has grown. */
+/* What an occurrence usually adds, and the limit beyond which it has grown, by the latest n extras,
+ * as logarithms, the latest first. The latest `run` of them count with the new occurrence: the
+ * standard error of their mean is smaller. All are judged against those before. */
+static double usual_before(const struct kinds *k, const double *extra, uint32_t n, uint32_t run,
+			   double *limit)
+{
+	double v[KINDS_EXTRAS], usual, sigma, rest;
+
+	n -= run;
+	memcpy(v, extra + run, n * sizeof(*v));
+	usual = median_of(v, n);
+	sigma = MEDIAN_MAD_SIGMA * median_mad(v, n, usual);
+	rest = k->config.tail_mads * sigma * sqrt(run + 1);
+	for (uint32_t i = 0; i < run; i++)
+		rest -= extra[i] - usual;
+	*limit =
+	    exp(usual) * fmax(exp(rest), 1 + k->config.floor_ratio) * (1 + k->config.few_ratio / n);
+	return exp(usual);
+}
+
+/* What an occurrence usually adds. *limit: an occurrence that adds more has grown, alone or together
+ * with the ones before it. */
 static double usual_extra(const struct kinds *k, const struct place *p, double *limit)
 {
 	uint32_t n = p->extras < KINDS_EXTRAS ? p->extras : KINDS_EXTRAS;
-	double v[KINDS_EXTRAS], usual, mad, tail;
+	double extra[KINDS_EXTRAS] = {0}, usual = 0;
 
+	*limit = INFINITY;
 	for (uint32_t i = 0; i < n; i++)
-		v[i] = log(p->extra[i]);
-	usual = median_of(v, n);
-	mad = median_mad(v, n, usual);
-	tail = exp(k->config.tail_mads * MEDIAN_MAD_SIGMA * mad);
-	*limit = exp(usual) * fmax(tail, 1 + k->config.floor_ratio) * (1 + k->config.few_ratio / n);
-	return exp(usual);
+		extra[i] = log(p->extra[(p->extras - 1 - i) % KINDS_EXTRAS]);
+	for (uint32_t run = 0; run < thresholds.count.few; run++) {
+		double of_run, before;
+
+		if (run && n < run + thresholds.count.some)
+			break;
+		before = usual_before(k, extra, n, run, &of_run);
+		if (of_run >= *limit)
+			continue;
+		*limit = of_run;
+		usual = before;
+	}
+	return usual;
 }
 
 static uint32_t event_count(const struct kinds *k)

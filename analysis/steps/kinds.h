@@ -26,7 +26,10 @@ struct kinds_config {
 	double alike_ratio;
 	/* An occurrence has grown if its extra time is more than the usual one times
 	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of
-	 * the logarithm. */
+	 * the logarithm. So have two or three in a row whose mean logarithm exceeds the usual one by
+	 * tail_mads standard errors of a mean, sigma / sqrt(2) or sigma / sqrt(3); the latest must
+	 * exceed the floor too. Variance of a mean: Feller, An Introduction to Probability Theory
+	 * 1, chapter IX. */
 	double tail_mads, floor_ratio, few_ratio;
 	/* By how much an occurrence may miss its place, as a share of the distance, because the
 	 * number of steps found in an evaluation varies. Distances below 32 must be exact. */
