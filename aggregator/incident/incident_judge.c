@@ -402,7 +402,8 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 }
 
 /* Whether no rank lost more than a host that is late for some steps, or more than a few steps'
- * time. That is no incident, however certain the finding. */
+ * time. That is no incident, however certain the finding. A drift lasts; its window shows only some
+ * of its steps. */
 static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -413,7 +414,8 @@ static bool lost_little(const struct incident *i)
 		    fmax(m->accused.ns, fmax(m->steps.self_excess_ns - m->steps.first_self_ns,
 					     m->steps.flagged_ns - m->steps.first_ns));
 
-		if (lost_ns >= thresholds.time.transient_ns / 2 ||
+		if (INCIDENT_REASON(m, WINDOW_DRIFT) ||
+		    lost_ns >= thresholds.time.transient_ns / 2 ||
 		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
 			return false;
 	}

@@ -29,47 +29,77 @@ static void settle(struct growth_level *l)
 	for (uint32_t i = 0; i < GROWTH_STEPS; i++)
 		alike += is_level(l->launches[i], launches);
 	l->usual = alike >= thresholds.part.most * GROWTH_STEPS ? launches : 0;
+	l->usual_blocks = middle(l->blocks);
 	l->usual_ns = middle(l->latency_ns);
 }
 
+/* Phases are few (STEPS_CLASSES_MAX). */
+static uint32_t phase_bit(const struct step *s)
+{
+	return 1u << s->phase % 32;
+}
+
 /* A level changes slowly, so it is looked at once for a quarter of its steps. */
-static void push(struct growth_level *l, const struct step *s)
+static void push(struct growth_level *l, const struct step *s, bool known)
 {
 	uint32_t at = l->pushed++ % GROWTH_STEPS;
 
 	l->launches[at] = s->work[STEP_WORK_KERNELS];
+	l->blocks[at] = s->work[STEP_WORK_BLOCKS];
 	l->latency_ns[at] = (double)s->latency_ns;
+	l->unknown += !known;
+	l->phases |= phase_bit(s);
 	if (l->pushed >= GROWTH_STEPS && l->pushed % (GROWTH_STEPS / 4) == 0)
 		settle(l);
 }
 
+static void empty(struct growth_level *l)
+{
+	l->pushed = l->unknown = l->phases = 0;
+	l->usual = 0;
+}
+
+/* The latency that the next level's steps should have; 0: they are not the result of a change. */
+static double before_ns(const struct growth *g)
+{
+	const struct growth_level *now = &g->now, *next = &g->next;
+
+	if (next->usual > g->most && !is_level(next->usual, g->most))
+		return now->usual_ns;
+	if (next->unknown < thresholds.part.most * next->pushed)
+		return 0;
+	return now->usual_ns *
+	       (now->usual_blocks > 0 ? fmax(next->usual_blocks / now->usual_blocks, 1) : 1);
+}
+
 bool growth_push(struct growth *g, const struct step *s, struct growth_change *out)
 {
-	bool grown;
+	bool known = g->phases & phase_bit(s);
+	double before;
 
 	/* work that the job states explains its steps */
-	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_KERNELS)
+	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_BLOCKS)
 		return false;
-	if (!(g->now.usual > 0) || is_level(s->work[STEP_WORK_KERNELS], g->now.usual)) {
-		push(&g->now, s);
-		g->next.pushed = 0;
-		g->next.usual = 0;
+	if (!(g->now.usual > 0) || (known && is_level(s->work[STEP_WORK_KERNELS], g->now.usual))) {
+		push(&g->now, s, known);
+		g->phases |= phase_bit(s);
+		empty(&g->next);
 		return false;
 	}
 	if (!g->next.pushed)
 		g->next_first = s->index;
-	push(&g->next, s);
+	push(&g->next, s, known);
 	/* steps that share no level are passed over */
 	if (g->next.pushed < GROWTH_STEPS || !(g->next.usual > 0))
 		return false;
 	g->most = fmax(g->most, g->now.usual);
-	grown = g->next.usual > g->most && !is_level(g->next.usual, g->most) &&
-		g->next.usual_ns > (1 + thresholds.part.matters) * g->now.usual_ns;
+	before = before_ns(g);
 	if (s->index + 1 - g->next_first > GROWTH_STEPS)
 		g->next_first = s->index + 1 - GROWTH_STEPS;
-	*out = (struct growth_change){g->next_first, g->now.usual_ns};
+	*out = (struct growth_change){g->next_first, before};
+	before *= 1 + thresholds.excess.slower;
+	g->phases |= g->next.phases;
 	g->now = g->next;
-	g->next.pushed = 0;
-	g->next.usual = 0;
-	return grown;
+	empty(&g->next);
+	return before > 0 && g->now.usual_ns > before;
 }

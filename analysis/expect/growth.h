@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * growth.h - whether a rank's steps have more work for good: from some step on, each launches more
- * kernels than was usual and takes longer. A model of latency against work expects such steps to
- * take longer, so it never reports them.
+ * growth.h - whether a rank's program has changed for good, and its steps take longer since: each
+ * launches more kernels than was usual, or other ones. Steps of another mix have a model of their
+ * own, and a model expects steps with more launches to take longer. So no model ever reports them.
+ * Only the rank's own earlier steps are a reference.
  *
- * Usual is a level of launches that most of GROWTH_STEPS steps share; without such a level
- * (inference, sequences that change the number of launches) nothing is reported. Only the number of
- * launches counts, not their size, so longer sequences are not reported. A step of the usual level
- * ends a growth. So evaluations are not reported, however often they come, unless one lasts for
- * GROWTH_STEPS steps. Steps of other levels change nothing. After GROWTH_STEPS steps the new level
- * is the usual one, and a level that was usual before is no growth.
+ * Usual is a level of launches that most of GROWTH_STEPS steps share, in a phase (struct step) that
+ * was usual before; without such a level (inference, sequences that change the number of launches)
+ * nothing is reported. A step of that level and phase ends a change. So evaluations are not
+ * reported, however often they come, unless one lasts for GROWTH_STEPS steps. After GROWTH_STEPS
+ * steps the new steps are the usual ones, and what was usual before is no change.
+ *
+ * Longer sequences are larger launches of the same kernels, or as many launches of other kernels
+ * that have more thread blocks. Blocks explain time, so these are not reported.
  *
  * Pure: no I/O, clock, globals or allocation. Threads: one caller. */
 #pragma once
@@ -18,22 +21,25 @@
 #define GROWTH_STEPS 64u /* thresholds.count.lots: steps for a habit */
 
 struct growth_level {
-	double launches[GROWTH_STEPS], latency_ns[GROWTH_STEPS]; /* rings */
+	double launches[GROWTH_STEPS], blocks[GROWTH_STEPS], latency_ns[GROWTH_STEPS]; /* rings */
 	uint32_t pushed;
-	double usual;	 /* launches, as of the latest pushes; 0: they share no level */
-	double usual_ns; /* their latency */
+	uint32_t unknown; /* of these, steps of a phase that was never usual */
+	uint32_t phases;  /* one bit per phase of these */
+	/* launches, as of the latest pushes; 0: they share no level. Their blocks and latency. */
+	double usual, usual_blocks, usual_ns;
 };
 /* A zeroed one is empty. */
 struct growth {
-	struct growth_level now, next; /* next: since the last step of the usual level */
+	struct growth_level now, next; /* next: since the last usual step */
 	uint64_t next_first;	       /* the first step of next */
 	double most;		       /* the most launches that were ever usual */
+	uint32_t phases;	       /* one bit per phase that was ever usual */
 };
-/* What grew: from step `first` on; the usual latency before. */
+/* What changed: from step `first` on; the latency that steps like them had before. */
 struct growth_change {
 	uint64_t first;
 	double before_ns;
 };
-/* Takes the next judged step. True, once per growth: the steps from out->first on have more work
- * than before. */
+/* Takes the next judged step. True, once per change: the steps from out->first on take longer than
+ * those before. */
 bool growth_push(struct growth *g, const struct step *s, struct growth_change *out);

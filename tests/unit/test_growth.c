@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Streams of steps, and in which of them it is said that the work grew. */
+ * Streams of steps, and in which of them it is said that the program changed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,14 @@
 static struct growth g;
 static struct growth_change change;
 static uint64_t now;
-static uint32_t said;
+static uint32_t said, phase;
+static double blocks;
 
 static int setup(void **unused)
 {
 	g = (struct growth){.next_first = 0};
-	now = said = 0;
+	now = said = phase = 0;
+	blocks = 20000;
 	return 0;
 }
 
@@ -27,8 +29,9 @@ static void step_of(enum step_source source, double launches, uint64_t ms)
 {
 	struct step s = {.index = now++,
 			 .source = source,
+			 .phase = phase,
 			 .latency_ns = ms * MS,
-			 .work = {[STEP_WORK_KERNELS] = launches},
+			 .work = {[STEP_WORK_KERNELS] = launches, [STEP_WORK_BLOCKS] = blocks},
 			 .work_count = STEP_WORK_MAX};
 
 	said += growth_push(&g, &s, &change);
@@ -55,6 +58,60 @@ static void more_launches_that_take_longer_for_good_are_said_once(void **unused)
 	steps(2 * GROWTH_STEPS, 1900, 400);
 	assert_int_equal(said, 2);
 	assert_float_equal(change.before_ns, 290e6, 1);
+}
+
+/* Far more kernels, most of them small: a step takes a tenth longer. */
+static void many_more_launches_that_cost_little_are_said(void **unused)
+{
+	steps(200, 49, 60);
+	phase = 1;
+	blocks = 116000;
+	steps(GROWTH_STEPS, 1249, 66);
+	assert_int_equal(said, 1);
+	assert_float_equal(change.before_ns, 60e6, 1);
+}
+
+/* The steps of the new phase have a model of their own, which finds them usual. */
+static void other_kernels_that_take_longer_are_said_once(void **unused)
+{
+	steps(200, 60, 70);
+	phase = 1;
+	steps(GROWTH_STEPS, 60, 80);
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 200);
+	assert_float_equal(change.before_ns, 70e6, 1);
+	steps(500, 60, 80);
+	for (phase = 0; phase < 2; phase++) /* both are known now */
+		steps(200, 60, 70 + 20 * phase);
+	assert_int_equal(said, 1);
+	phase = 2;
+	steps(200, 40, 130); /* fewer, longer ones */
+	assert_int_equal(said, 2);
+}
+
+static void other_kernels_with_more_blocks_have_more_work(void **unused)
+{
+	steps(200, 60, 70);
+	phase = 1;
+	blocks *= 1.5; /* longer sequences, for which a library chooses another kernel */
+	steps(200, 60, 100);
+	assert_int_equal(said, 0);
+	phase = 2;
+	blocks *= 1.1;
+	steps(200, 60, 125); /* more than by their blocks */
+	assert_int_equal(said, 1);
+	assert_float_equal(change.before_ns, 110e6, 1);
+}
+
+static void other_kernels_that_come_and_go_are_not_said(void **unused)
+{
+	for (uint32_t n = 0; n < 50; n++) {
+		phase = 0;
+		steps(100, 60, 70);
+		phase = 1 + n % 7;
+		steps(GROWTH_STEPS - 1, 60, 90);
+	}
+	assert_int_equal(said, 0);
 }
 
 static void a_growth_is_seen_between_evaluations(void **unused)
@@ -94,9 +151,9 @@ static void what_is_no_growth_for_good_is_not_said(void **unused)
 	steps(200, 60, 70);
 	steps(200, 40, 120); /* fewer, longer ones */
 	steps(200, 42, 80);
-	steps(200, 60, 85); /* less than a fifth longer */
+	steps(200, 64, 84); /* not longer */
 	for (int n = 0; n < 20; n++) {
-		steps(100, 60, 85);
+		steps(100, 64, 84);
 		steps(GROWTH_STEPS - 1, 300, 200); /* samples are drawn from the model */
 	}
 	assert_int_equal(said, 0);
@@ -128,6 +185,10 @@ int main(void)
 #define T(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
 	    T(more_launches_that_take_longer_for_good_are_said_once),
+	    T(many_more_launches_that_cost_little_are_said),
+	    T(other_kernels_that_take_longer_are_said_once),
+	    T(other_kernels_with_more_blocks_have_more_work),
+	    T(other_kernels_that_come_and_go_are_not_said),
 	    T(a_growth_is_seen_between_evaluations),
 	    T(parts_of_steps_delay_it_only),
 	    T(what_is_no_growth_for_good_is_not_said),

@@ -279,6 +279,27 @@ static void a_few_steps_that_cost_nothing_are_a_transient(void **unused)
 	json_decref(j);
 }
 
+/* Its window shows sixteen steps: they lost little, but it lasts. */
+static void a_small_change_for_good_is_no_transient(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 8; r++) {
+		struct digest d = window("job", r, WINDOW_DRIFT, 0, 1);
+
+		d.flagged = 16;
+		d.latency_ns = 66e6;
+		d.self_ns = d.expected_ns = d.expected_self_ns = 60e6;
+		d.self_ns += 6e6;
+		d.self_excess_ns = 16 * 6e6;
+		add(d);
+	}
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "drift");
+	assert_string_equal(ranks_of(j, "ranks"), "0,1,2,3,4,5,6,7");
+	json_decref(j);
+}
+
 /* Of two ranks by turns, one step in eighty each: few, however many in all. One in fifteen is not. */
 static void single_slow_steps_far_apart_stay_transients(void **unused)
 {
@@ -1606,6 +1627,7 @@ int main(void)
 	    CASE(single_slow_steps_are_transients_unless_they_cost_much),
 	    CASE(single_slow_steps_far_apart_stay_transients),
 	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
+	    CASE(a_small_change_for_good_is_no_transient),
 	    CASE(a_moment_of_one_is_not_what_all_waited_for),
 	    CASE(measures_a_culprit_by_what_it_did_itself),
 	    CASE(one_step_that_costs_a_second_is_no_transient),

@@ -1906,6 +1906,16 @@ def eager(rank, count=1200, us=4):
             rank.kernel(names[i % len(names)], us, (80, 1, 1))
 
 
+def other_kernels(rank, percent=15):
+    """A library chooses other kernels for all layers, on all ranks."""
+    def kernel(name, us, *more, **others):
+        return type(rank).kernel(rank, "simt_" + name, us * (1 + percent / 100), *more, **others)
+
+    with launching(rank, kernel):
+        while True:
+            yield
+
+
 def unfused(rank, count=1000, us=4):
     """The fused optimizer is missing on this rank: each tensor has small kernels of its own."""
     names = [f"vectorized_elementwise_kernel<4, {x}>(float*, float*)" for x in ("add", "mul", "addcmul", "sqrt", "div")]
