@@ -47,6 +47,7 @@ static void push(struct growth_level *l, const struct step *s, bool known)
 	l->launches[at] = s->work[STEP_WORK_KERNELS];
 	l->blocks[at] = s->work[STEP_WORK_BLOCKS];
 	l->latency_ns[at] = (double)s->latency_ns;
+	l->index[at] = s->index;
 	l->unknown += !known;
 	l->phases |= phase_bit(s);
 	if (l->pushed >= GROWTH_STEPS && l->pushed % (GROWTH_STEPS / 4) == 0)
@@ -86,17 +87,13 @@ bool growth_push(struct growth *g, const struct step *s, struct growth_change *o
 		empty(&g->next);
 		return false;
 	}
-	if (!g->next.pushed)
-		g->next_first = s->index;
 	push(&g->next, s, known);
 	/* steps that share no level are passed over */
 	if (g->next.pushed < GROWTH_STEPS || !(g->next.usual > 0))
 		return false;
 	g->most = fmax(g->most, g->now.usual);
 	before = before_ns(g);
-	if (s->index + 1 - g->next_first > GROWTH_STEPS)
-		g->next_first = s->index + 1 - GROWTH_STEPS;
-	*out = (struct growth_change){g->next_first, before};
+	*out = (struct growth_change){g->next.index[g->next.pushed % GROWTH_STEPS], before};
 	before *= 1 + thresholds.excess.slower;
 	g->phases |= g->next.phases;
 	g->now = g->next;

@@ -22,6 +22,7 @@
 
 struct growth_level {
 	double launches[GROWTH_STEPS], blocks[GROWTH_STEPS], latency_ns[GROWTH_STEPS]; /* rings */
+	uint64_t index[GROWTH_STEPS];						       /* ring */
 	uint32_t pushed;
 	uint32_t unknown; /* of these, steps of a phase that was never usual */
 	uint32_t phases;  /* one bit per phase of these */
@@ -31,7 +32,6 @@ struct growth_level {
 /* A zeroed one is empty. */
 struct growth {
 	struct growth_level now, next; /* next: since the last usual step */
-	uint64_t next_first;	       /* the first step of next */
 	double most;		       /* the most launches that were ever usual */
 	uint32_t phases;	       /* one bit per phase that was ever usual */
 };

@@ -19,7 +19,7 @@ static double blocks;
 
 static int setup(void **unused)
 {
-	g = (struct growth){.next_first = 0};
+	g = (struct growth){.most = 0};
 	now = said = phase = 0;
 	blocks = 20000;
 	return 0;
@@ -69,6 +69,17 @@ static void many_more_launches_that_cost_little_are_said(void **unused)
 	steps(GROWTH_STEPS, 1249, 66);
 	assert_int_equal(said, 1);
 	assert_float_equal(change.before_ns, 60e6, 1);
+}
+
+/* A step that the machine stopped is not judged. The steps before it are no less new. */
+static void steps_that_were_not_judged_move_no_change(void **unused)
+{
+	steps(200, 60, 70);
+	steps(10, 1260, 290);
+	now += 3;
+	steps(GROWTH_STEPS - 10, 1260, 290);
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 200);
 }
 
 /* The steps of the new phase have a model of their own, which finds them usual. */
@@ -186,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    T(more_launches_that_take_longer_for_good_are_said_once),
 	    T(many_more_launches_that_cost_little_are_said),
+	    T(steps_that_were_not_judged_move_no_change),
 	    T(other_kernels_that_take_longer_are_said_once),
 	    T(other_kernels_with_more_blocks_have_more_work),
 	    T(other_kernels_that_come_and_go_are_not_said),
