@@ -97,12 +97,19 @@ static bool waits_on_host(const struct member *m)
 	return l && ns >= thresholds.part.half * (double)l->total_ns && ns > 0;
 }
 
+/* A rank that changed for good is slow itself: one late step of another does not excuse it. */
+static bool is_suspect(const struct member *m, uint32_t reason)
+{
+	return INCIDENT_REASON(m, reason) ||
+	       (reason == WINDOW_SELF && INCIDENT_REASON(m, WINDOW_DRIFT));
+}
+
 /* How much a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
 	uint64_t most = 0, stalled = 0;
 
-	if (!INCIDENT_REASON(m, reason))
+	if (!is_suspect(m, reason))
 		return 0;
 	if (reason != WINDOW_STALL)
 		return m->steps.self_excess_ns > 0 ? m->steps.self_excess_ns : 1;
@@ -334,7 +341,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 		const struct member *m = &i->members[k];
 		double b = reason && !incident_is_moment(j, m) ? blame(i, m, reason) : 0;
 
-		j->suspects += reason && INCIDENT_REASON(m, reason);
+		j->suspects += reason && is_suspect(m, reason);
 		if (b > j->worst ||
 		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
 			j->worst = b;

@@ -298,6 +298,11 @@ static void a_small_change_for_good_is_no_transient(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "drift");
 	assert_string_equal(ranks_of(j, "ranks"), "0,1,2,3,4,5,6,7");
 	json_decref(j);
+	add(transient(0)); /* one late step of rank 3 meanwhile */
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	assert_string_equal(ranks_of(j, "ranks"), "3,0,1,2,4,5,6,7");
+	json_decref(j);
 }
 
 /* Of two ranks by turns, one step in eighty each: few, however many in all. One in fifteen is not. */
