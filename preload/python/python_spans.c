@@ -38,6 +38,14 @@ void python_spans_importing(void)
 	errno = saved;
 }
 
+/* A function has several names where a method is inherited, or a module hands it on. */
+static bool is_followed(const struct py_object *key, const struct span_row *row)
+{
+	const struct python_hook *h = python_hook_find(key);
+
+	return h && h->row == row;
+}
+
 /* One function, found: 0, or -1 if it cannot be followed. */
 static int follow(struct py_object *found, const struct span_row *row)
 {
@@ -48,7 +56,9 @@ static int follow(struct py_object *found, const struct span_row *row)
 		code = python_api_field(found, "__code__");
 	else
 		python_api.Py_IncRef(code);
-	if (code && python_api_is(code, python_api.PyCode_Type))
+	if (is_followed(found, row) || (code && is_followed(code, row)))
+		err = 0;
+	else if (code && python_api_is(code, python_api.PyCode_Type))
 		err = python_api.minor >= SPANS_MINOR_EVENTS ? python_monitor_add(code, row)
 							     : python_call_add(found, code, row);
 	if (code)
