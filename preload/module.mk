@@ -44,7 +44,8 @@ test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governo
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
-	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py tests/e2e/python_spans.py tests/e2e/python_spans_flow.sh
+	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py tests/e2e/python_spans.py tests/e2e/python_spans_flow.sh \
+	tests/e2e/spans_tree.py
 BENCH_PARTS += $(PRELOAD_NULL)
 
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
