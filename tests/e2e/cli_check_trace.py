@@ -26,6 +26,26 @@ def get(message, key):
     return next((v for k, v in message if k == key), None)
 
 
+def slices(packets):
+    """(process, track, name, begin, end) of each slice of tracks in processes or groups; process: its track's id."""
+    tracks, names, open_ones, done = {}, {}, {}, []
+    for p in packets:
+        track, event = get(p, "track_descriptor"), get(p, "track_event")
+        if track:
+            tracks[get(track, "uuid")] = (get(track, "parent_uuid"), (get(track, "name") or "").strip('"'))
+        for key, v in get(p, "interned_data") or []:
+            if key == "event_names":
+                names[get(v, "iid")] = get(v, "name").strip('"')
+        if not event:
+            continue
+        at, of = int(get(p, "timestamp")), open_ones.setdefault(get(event, "track_uuid"), [])
+        if get(event, "type") == "TYPE_SLICE_BEGIN":
+            of.append((names.get(get(event, "name_iid")) or (get(event, "name") or "").strip('"'), at))
+        else:
+            done.append((*tracks[get(event, "track_uuid")], *of.pop(), at))
+    return done
+
+
 def main():
     packets = [v for k, v in parse(iter(sys.stdin)) if k == "packet"]
     tracks, events, names, summary = {}, [], {}, {}
@@ -70,4 +90,5 @@ def main():
     print(json.dumps(summary))
 
 
-main()
+if __name__ == "__main__":
+    main()

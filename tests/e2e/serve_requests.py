@@ -14,6 +14,7 @@ if "SYSOM_TEST_REAPED" not in os.environ:
     os.execvp("python3", ["python3", "tests/reap.py", sys.executable, *sys.argv])
 
 import tap  # noqa: E402
+from cli_check_trace import get, parse, slices  # noqa: E402
 from python_spans import hash_of  # noqa: E402
 from serve_stack import B, Stack, wait_for  # noqa: E402
 
@@ -113,6 +114,28 @@ def check_plain(stack, work):
            "plain: the aggregator has their number and times", stack.job("plain"))
 
 
+def check_timeline(path, requests):
+    """One clock for the tracks of requests, the engine's spans and the kernels: in the slow step they lie together."""
+    with open(path, "rb") as f:
+        text = subprocess.run(["protoc", "-I", "cli", "--decode=perfetto.protos.Trace", "cli/perfetto.proto"], stdin=f,
+                              capture_output=True, text=True, check=True).stdout
+    packets = [v for k, v in parse(iter(text.splitlines())) if k == "packet"]
+    clocks = {v for p in packets for k, v in p + (get(p, "trace_packet_defaults") or []) if k == "timestamp_clock_id"}
+    tap.ok(len(clocks) == 1, "slow step: all of the trace has one clock", clocks)
+    found = slices(packets)
+    process, track, _, begin, end = max((s for s in found if s[2] == "ModelRunner::Step"), key=lambda s: s[4] - s[3])
+    inside = [s for s in found if s[0] == process and begin <= s[3] and s[4] <= end]
+    forward = [s for s in inside if s[1:3] == (track, "ModelRunner::Forward")]
+    kernels = [s for s in inside if s[1].startswith("GPU ") and s[2].startswith("gemm_")]
+    tap.ok((end - begin) / 1e6 > 1400 and len(forward) == 1, "slow step: the trace has its span, and the forward in it",
+           (begin, end, forward))
+    tap.ok(forward and len(kernels) > 1 and all(s[3] >= forward[0][3] for s in kernels), "slow step: its kernels run within, after "
+           "the forward began", (forward, kernels[:3]))
+    over = {s[1] for s in found if s[1].startswith("request ") and s[3] < end and s[4] > begin}
+    tap.ok(len(requests) > 0 and requests <= over, "slow step: each of its requests is a track with a slice at that time",
+           (requests, over))
+
+
 def check_slow_step(stack, work):
     """One step takes 1.5 s more; the objective is 1 s."""
     status, truth, steps = stack.serve(work, "slow", "--seconds", "14", "--requests-per-second", "1.5",
@@ -145,9 +168,7 @@ def check_slow_step(stack, work):
     tap.ok(bool(wait_for(2 * SETTLED_S, with_windows)), "slow step: the incident has the windows of that time")
     traced = wait_for(SETTLED_S, with_windows)
     stack.sysom("trace", traced[0]["id"], "-o", f"{work}/slow.pftrace")
-    tracks = subprocess.run(f"protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto <{work}/slow.pftrace | "
-                            "grep -c 'name: \"request [0-9a-f]*\"'", shell=True, capture_output=True, text=True, check=False)
-    tap.ok(int(tracks.stdout or 0) > 1, "slow step: each request is a track of the trace", tracks)
+    check_timeline(f"{work}/slow.pftrace", {f"request {hash_of(r):016x}" for r in slow["requests"]})
     shown = stack.sysom("requests", "slow", "--once")
     tap.ok(shown.returncode == 0 and all(i["id"] in shown.stdout for i in incidents[:1]) and sorted(late)[0] in shown.stdout,
            "slow step: sysom requests JOB names request and incident", shown.stdout)
