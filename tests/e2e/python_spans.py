@@ -52,11 +52,11 @@ def compiled(work, name, *yaml):
     return f"{work}/{name}"
 
 
-def followed(work, python, script, go=None, **env):
+def followed(work, python, script, go=None, arguments=(), **env):
     """Runs it below the test's sysomd; the GO file comes once `idle` is a span. Its status, what it printed, its
     events."""
     env = {k: v for k, v in environment(work, **env).items() if k != "SYSOM_SOCKET_PATH"}
-    args = [PEER, SO, python, script] + ([go] if go else [])
+    args = [PEER, SO, python, script, *arguments] + ([go] if go else [])
     with subprocess.Popen(args, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
         events, printed = [], []
         for line in p.stdout:
