@@ -214,6 +214,12 @@ static double instant_of(const struct roofline *m, const struct roofline_fit_gue
 	return fmax(fmin(base + m->reach_instant, tail_cap(m, g)), base + g->second);
 }
 
+/* A continuous curve needs more steps than a few levels. */
+static bool fit_young(const struct roofline *m)
+{
+	return !m->fit.discrete && m->fit.samples < thresholds.fit.curve * m->c.learn_min;
+}
+
 static bool fit_good(const struct roofline *m)
 {
 	const struct roofline_fit *f = &m->fit;
@@ -224,8 +230,7 @@ static bool fit_good(const struct roofline *m)
 
 	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
 		return false;
-	/* a continuous curve needs more steps than a few levels */
-	if (!f->discrete && f->samples < thresholds.fit.curve * m->c.learn_min)
+	if (fit_young(m))
 		return false;
 	/* The work varies, and the latency varies or has a long tail, but the work does not explain
 	 * the latency. */
@@ -312,7 +317,7 @@ static void refit(struct roofline *m)
 	if (good)
 		m->state = ROOFLINE_READY;
 	else if (m->state == ROOFLINE_READY || m->n >= thresholds.fit.curve * m->c.learn_min)
-		m->state = ROOFLINE_REFUSED;
+		m->state = fit_young(m) ? ROOFLINE_LEARNING : ROOFLINE_REFUSED;
 	calibrate(m);
 	m->run_largest = good ? largest_run(m) / thresholds.part.half : INFINITY;
 	if (good)

@@ -311,6 +311,21 @@ static void a_fault_that_begins_early_does_not_undo_the_model(void **state)
 	}
 }
 
+static void levels_that_become_a_curve_are_learned_and_not_refused(void **state)
+{
+	struct roofline *m = model();
+
+	for (int i = 0; i < 80; i++) {
+		double work[] = {i < 20 ? 500 * (1 + i % 10) : 500 + 4500 * uniform()};
+		struct roofline_verdict v =
+		    roofline_push(m, work, 1, 1e5 * work[0] * (1 + 0.005 * normal()));
+
+		assert_int_not_equal(v.state, ROOFLINE_REFUSED);
+	}
+	assert_int_equal(summary(m).state, ROOFLINE_READY);
+	free(only);
+}
+
 static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **state)
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -688,6 +703,7 @@ int main(void)
 		slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
 	    cmocka_unit_test(a_run_of_slow_steps_is_found_where_single_steps_scatter),
 	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
+	    cmocka_unit_test(levels_that_become_a_curve_are_learned_and_not_refused),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
 	    cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
