@@ -34,7 +34,7 @@ PYTHON = "/usr/bin/python3"
 SLOW = 1.1
 BUSY_NS = 50e6  # a step that begins this much after the one before at most: the engine had work, and was late with it
 LATE_NS = 300e6  # what an injection delayed may begin this much after it: the step scheduled meanwhile
-RAMP_S, MEASURE_S = 3, 6
+RAMP_S, MEASURE_S = 2, 5
 # name, flags of sysomd (None: no daemons and no preload), environment of the job
 ARMS = (("nothing", None, {}),
         ("CPU side", "--gpu-on false", {"SYSOM_CUPTI": "off"}),
@@ -265,11 +265,17 @@ def one_run(work, arm, concurrency, options):
             [(r["end_ns"] - r["first_token_ns"]) / 1e6 / (r["tokens"] - 1) for r in rows if r["tokens"] > 1])
 
 
+def ratio_text(ratios):
+    """Their median, and the interval from the least to the largest: of n rounds it holds the median with 1 - 2**(1-n)."""
+    return f"x{statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+
+
 def cost(work, levels, rounds):
     label, options = traffic("azure_llm_2023_code", 0.01, 1)
-    print(f"\n{label}, closed loop, {RAMP_S} s to settle and {MEASURE_S} s measured, {rounds} rounds; ratios to nothing in the "
-          "same round, each round's in brackets")
-    print(f"{'requests at a time':<19}{'':<11}" + "".join(f"{c:>26}" for c in ("TTFT median", "TTFT P99", "TPOT median", "TPOT P99")))
+    print(f"\n{label}, closed loop, {RAMP_S} s to settle and {MEASURE_S} s measured, {rounds} rounds, every second one in reverse "
+          f"order; below \"nothing\" the median ratio to it in the same round, in brackets the least and the largest: an interval of "
+          f"{100 * (1 - 2 ** (1 - rounds)):.0f}% for the median")
+    print(f"{'requests at a time':<19}{'':<11}" + "".join(f"{c:>22}" for c in ("TTFT median", "TTFT P99", "TPOT median", "TPOT P99")))
     for level in levels:
         figures = {arm[0]: [] for arm in ARMS}
         for turn in range(rounds):
@@ -277,23 +283,22 @@ def cost(work, levels, rounds):
                 ttft, tpot = one_run(work, arm, level, options)
                 figures[arm[0]].append([quantile(v, q) for v in (ttft, tpot) for q in (0.5, 0.99)])
         for name, rows in figures.items():
-            cells = []
-            for i in range(4):
-                ratios = [r[i] / n[i] for r, n in zip(rows, figures["nothing"])]
-                each = "" if name == "nothing" else f" x{statistics.mean(ratios):.2f} [{', '.join(f'{x:.2f}' for x in ratios)}]"
-                cells.append(f"{statistics.mean(r[i] for r in rows):.1f} ms{each}")
-            print(f"{level:<19}{name:<11}" + "".join(f"{c:>26}" for c in cells), flush=True)
+            cells = [f"{statistics.median(r[i] for r in rows):.1f} ms" if name == "nothing" else
+                     ratio_text([r[i] / n[i] for r, n in zip(rows, figures["nothing"])]) for i in range(4)]
+            print(f"{level:<19}{name:<11}" + "".join(f"{c:>22}" for c in cells), flush=True)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("build")
-    p.add_argument("--quick", action="store_true", help="one trace, two loads, one round: about two minutes")
-    p.add_argument("--rounds", type=int, default=2, help="of the cost")
+    p.add_argument("--quick", action="store_true", help="one trace, two loads, and the rounds: about five minutes")
+    p.add_argument("--rounds", type=int, default=3, help="of the cost; at least 3, so that a ratio has an interval")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", choices=("detect", "cost"))
     p.add_argument("--keep", help="a new directory for recordings and truth files")
     o = p.parse_args()
+    if o.rounds < 3:
+        p.error("--rounds: at least 3")
     began, load = time.monotonic(), os.getloadavg()[0]
     print(f"# {time.strftime('%Y-%m-%dT%H:%MZ', time.gmtime())} {os.uname().release} {os.cpu_count()} CPUs, load {load:.1f}, seed {o.seed}")
     with tempfile.TemporaryDirectory() as temporary:
@@ -308,7 +313,7 @@ def main():
             print()
             score.tell()
         if o.only != "detect":
-            cost(work, (8, 64) if o.quick else (8, 32, 128, 256), 1 if o.quick else o.rounds)
+            cost(work, (8, 64) if o.quick else (8, 32, 128, 256), o.rounds)
     print(f"\n{time.monotonic() - began:.0f} s, load at the end {os.getloadavg()[0]:.1f}")
 
 
