@@ -8,7 +8,7 @@
 One line for each span: how many of its functions are there, inherited ones included. Below it, one line for each term
 of a value that is not read: a parameter or an attribute that does not exist, a property, a container of another kind.
 Where annotations end, so does what a reader can tell: such a value is open. A value is there if one of its terms is.
-Exit status 1: a span has no function in the tree, or a value is not there."""
+Exit status 1: a span has no function in the tree, or a value is not there. 2: nothing was compared."""
 import argparse
 import ast
 import os
@@ -163,8 +163,13 @@ def main():
     p.add_argument("tree", help="a directory with the framework's package, or with python/ or src/ above it")
     a = p.parse_args()
     tree, none, count = Tree(a.tree), 0, {"there": 0, "open": 0, "not there": 0}
-    with open(a.catalogue, encoding="utf-8") as f:
-        spans = [s for s in yaml.safe_load(f)["spans"] if "functions" in s]
+    if not os.path.isdir(a.tree):
+        p.error(f"{a.tree}: no such directory")
+    try:
+        with open(a.catalogue, encoding="utf-8") as f:
+            spans = [s for s in yaml.safe_load(f)["spans"] if "functions" in s]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as e:
+        p.error(f"{a.catalogue} is no catalogue: {e} (`sysom spans check` says more)")
     for span in spans:
         there = {name: found for name in span["functions"] if (found := tree.function(*name.split(":")))}
         none += not there
