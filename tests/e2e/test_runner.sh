@@ -59,6 +59,23 @@ ok "and has ended" gone
 ok "a bystander of its name lives" kill -0 $BYSTANDER
 kill $BYSTANDER
 
+# A container's first process ends only when another has been waited for, whose parent is gone.
+if /usr/bin/python3 tests/needs.py root >/dev/null; then
+	script container.sh <<-EOF
+		unshare -p --fork sleep 3600 &
+		until FIRST=\$(pgrep -P \$!); do sleep 0.05; done
+		nsenter -t \$FIRST -p sleep 3600 &
+		until SECOND=\$(pgrep -P \$!); do sleep 0.05; done
+		echo \$FIRST \$SECOND >$WORK/left
+		echo "ok 1 - fine"; echo "1..1"
+	EOF
+	run container.sh
+	ok "nor does a container" is "$? $(last)" "0 1 passed, 0 failed, 0 skipped"
+	ok "which has ended" gone
+else
+	skip "nor does a container" "needs root"
+fi
+
 script late.sh <<-EOF
 	mkdir $WORK/was-here 2>/dev/null && echo "not ok 1 - in time" || echo "ok 1 - in time"
 	echo 1..1
