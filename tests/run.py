@@ -102,7 +102,7 @@ def parse_tap(name, text):
 def output_of(test, args):
     """(its output, exit status or None when it ran too long). Whatever it started has ended."""
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", B=args.build, PYTHONDONTWRITEBYTECODE="1",
-               LC_ALL="C.UTF-8", SYSOM_TEST_SHARED=args.shared)
+               LC_ALL="C.UTF-8", TEST_SHARED=args.shared)
     p = subprocess.Popen([sys.executable, "tests/reap.py", *(["--ahead"] if test.alone else []), *test.command()], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     with running_lock:

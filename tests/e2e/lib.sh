@@ -38,7 +38,7 @@ metrics_are_sound() { # text command... : which prints metrics, for a strict rea
 	fi
 }
 # Directories that tests of one run share, so that what takes minutes is made once; else our own.
-SHARED=${SYSOM_TEST_SHARED:-$WORK/shared}
+SHARED=${TEST_SHARED:-$WORK/shared}
 once() { # name command... : which makes the directory that it gets as its last argument
 	local dir=$SHARED/$1
 	mkdir -p "$SHARED" && (
