@@ -33,6 +33,7 @@ TAP = re.compile(r"^(ok|not ok)\b\s*(\d+)?\s*(?:-\s*)?(.*)$")
 NEEDS = re.compile(r"\bneeds ([\w:./@-]+?)(?::(?=\s)|\s|$)")
 HEAD_LINES, OUTPUT_LINES = 12, 120
 running, running_lock = set(), threading.Lock()
+shared = tempfile.TemporaryDirectory()  # of all tests of this run
 
 
 class Case:
@@ -102,7 +103,7 @@ def parse_tap(name, text):
 def output_of(test, args):
     """(its output, exit status or None when it ran too long). Whatever it started has ended."""
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", B=args.build, PYTHONDONTWRITEBYTECODE="1",
-               LC_ALL="C.UTF-8", TEST_SHARED=args.shared)
+               LC_ALL="C.UTF-8", TEST_SHARED=shared.name)
     p = subprocess.Popen([sys.executable, "tests/reap.py", *(["--ahead"] if test.alone else []), *test.command()], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     with running_lock:
@@ -210,6 +211,7 @@ def interrupted(signum, _frame):
             p.terminate()
     for p in list(running):
         p.wait()
+    shared.cleanup()
     os._exit(128 + signum)
 
 
@@ -225,9 +227,7 @@ def main():
     args = ap.parse_args()
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, interrupted)
-    shared = tempfile.TemporaryDirectory()
-    args.shared = shared.name
-    os.chmod(args.shared, 0o755)
+    os.chmod(shared.name, 0o755)
     tests = [Test(*t.split(":", 1)) for t in args.tests]
     tests = [t for t in tests if args.only in t.path]
     tally = Tally(args)
