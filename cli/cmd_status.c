@@ -55,14 +55,11 @@ static void print_models(const json_t *rank)
 		putchar('\n');
 }
 
-static void print_fit(const char *what, const char *name, const json_t *k)
+static void print_line(const json_t *regimes)
 {
-	const json_t *regimes = json_object_get(k, "regimes"), *r;
+	const json_t *r;
 	size_t i;
 
-	if (!json_array_size(regimes))
-		return;
-	printf("      %s %s: ", what, term_safe(name, 20));
 	json_array_foreach ((json_t *)regimes, i, r) {
 		double rate = jsonget_number(r, "rate_gb_s");
 
@@ -73,8 +70,20 @@ static void print_fit(const char *what, const char *name, const json_t *k)
 		if (rate > 0)
 			printf(" + bytes / %.3g GB/s", rate);
 	}
-	printf("; R2 %.3f, error %.1f %%\n", jsonget_number(k, "r2"),
+}
+
+static void print_fit(const char *what, const char *name, const json_t *k)
+{
+	const json_t *regimes = json_object_get(k, "regimes");
+
+	if (!json_array_size(regimes))
+		return;
+	printf("      %s %s: ", what, term_safe(name, 20));
+	print_line(regimes);
+	printf("; R2 %.3f, error %.1f %%; at best ", jsonget_number(k, "r2"),
 	       100 * jsonget_number(k, "mape"));
+	print_line(json_object_get(json_object_get(k, "min"), "regimes"));
+	putchar('\n');
 }
 
 /* What a transfer should take for its size. */

@@ -172,7 +172,7 @@ void links_add(struct links *l, const struct transfer *t)
 	l->latest_ns = t->end_ns > l->latest_ns ? t->end_ns : l->latest_ns;
 }
 
-/* A fit costs up to a millisecond: again after a quarter more. */
+/* A fit costs up to a millisecond: again after a quarter more transfers. */
 static void refit(struct links *l, struct links_link *k, uint32_t regimes_max)
 {
 	struct link_config c;
@@ -181,7 +181,8 @@ static void refit(struct links *l, struct links_link *k, uint32_t regimes_max)
 		return;
 	link_config_default(&c);
 	c.regimes_max = regimes_max;
-	link_fit_run(&k->fit, &k->usual, &c, &l->t->scratch);
+	for (c.centre = 0; c.centre < LINK_CENTRES; c.centre++)
+		link_fit_run(&k->fit[c.centre], &k->usual, &c, &l->t->scratch);
 	k->fitted_count = k->usual_count;
 }
 
@@ -219,7 +220,7 @@ void links_judge(struct links *l, uint64_t now_ns,
 		uint64_t count = count_of(&k->period);
 
 		if (count) {
-			v.change = link_change_of(&k->fit, &k->period, CHANGE_Z);
+			v.change = link_change_of(&k->fit[LINK_MEDIAN], &k->period, CHANGE_Z);
 			v.lost_ns = lost(k, v.change.mean);
 			if (v.change.samples)
 				on(arg, &v);

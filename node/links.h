@@ -38,7 +38,9 @@ struct links_link {
 	uint64_t busy_ns;		    /* sum over inputs of the period, from begin to end */
 	struct link_samples usual, period;  /* period: of links only */
 	uint64_t usual_count, fitted_count; /* transfers in usual; when it was fitted */
-	struct link_fit fit; /* of a link one line, of a collective one for each regime of sizes */
+	/* Of a link one line, of a collective one for each regime of sizes. LINK_MEDIAN is what periods
+	 * are compared with; LINK_MIN shows the link without congestion. */
+	struct link_fit fit[LINK_CENTRES];
 };
 /* What one channel of a link sent, all ever. */
 struct links_channel {

@@ -47,9 +47,9 @@ void links_node_tend(struct node *n, uint64_t now_ns)
 	}
 }
 
-static void put_fit(struct buf *out, const struct link_fit *f)
+static void put_line(struct buf *out, const struct link_fit *f)
 {
-	buf_printf(out, ",\"regimes\":[");
+	buf_printf(out, "\"regimes\":[");
 	for (uint32_t i = 0; i < f->regimes; i++) {
 		const struct link_regime *r = &f->regime[i];
 
@@ -62,6 +62,17 @@ static void put_fit(struct buf *out, const struct link_fit *f)
 	}
 	buf_printf(out, "],\"r2\":%.4f,\"mape\":%.4f", f->regimes ? f->r2 : 0.0,
 		   f->regimes ? f->mape : 0.0);
+}
+
+static void put_fits(struct buf *out, const struct link_fit fit[LINK_CENTRES])
+{
+	buf_printf(out, ",");
+	put_line(out, &fit[LINK_MEDIAN]);
+	buf_printf(out, ",\"avg\":{");
+	put_line(out, &fit[LINK_AVG]);
+	buf_printf(out, "},\"min\":{");
+	put_line(out, &fit[LINK_MIN]);
+	buf_printf(out, "}");
 }
 
 static void put_channels(const struct links *l, uint32_t at, struct buf *out)
@@ -96,7 +107,7 @@ void links_node_json(const struct process *p, struct buf *out)
 			   ",\"transfers\":%" PRIu64 ",\"bytes\":\"%" PRIu64 "\"",
 			   i ? "," : "", k->key.comm, k->key.rank, k->key.peer, k->transfers,
 			   k->bytes);
-		put_fit(out, &k->fit);
+		put_fits(out, k->fit);
 		put_channels(p->links, i, out);
 		buf_printf(out, "}");
 	}
@@ -109,7 +120,7 @@ void links_node_json(const struct process *p, struct buf *out)
 			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->transfers,
 			   k->bytes, (double)k->time_ns / 1e6,
 			   k->time_ns ? (double)k->bytes / (double)k->time_ns : 0.0);
-		put_fit(out, &k->fit);
+		put_fits(out, k->fit);
 		buf_printf(out, "}");
 	}
 	buf_printf(out, "]");

@@ -37,7 +37,7 @@ void link_samples_add(struct link_samples *s, uint64_t bytes, uint64_t time_ns);
 void link_samples_add_sum(struct link_samples *s, uint64_t bytes, uint64_t time_ns, uint32_t count);
 void link_samples_merge(struct link_samples *into, const struct link_samples *from);
 
-enum link_centre { LINK_MEDIAN, LINK_AVG, LINK_MIN };
+enum link_centre { LINK_MEDIAN, LINK_AVG, LINK_MIN, LINK_CENTRES };
 /* One size class: mean size, and the median, mean or shortest of its times. */
 struct link_size {
 	double bytes, time_ns;

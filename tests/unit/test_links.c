@@ -155,7 +155,7 @@ static void nothing_is_judged_before_the_usual_times_are_known(void **state)
 		judge(l, 2 * S);
 		assert_int_equal(seen_count, 0);
 	}
-	assert_true(links_at(l, 0)->fit.regimes == 1 && !links_at(l, 1));
+	assert_true(links_at(l, 0)->fit[LINK_MEDIAN].regimes == 1 && !links_at(l, 1));
 	judge(l, 3 * S); /* a period in which nothing was sent */
 	assert_int_equal(seen_count, 0);
 }
@@ -303,19 +303,39 @@ static void a_collective_has_a_line_for_each_regime_of_sizes(void **state)
 		links_add(l, &t);
 		if (i == LINKS_LEARN_MIN / 2) {
 			judge(l, t.end_ns);
-			assert_int_equal(links_coll_at(l, 0)->fit.regimes, 0);
+			assert_int_equal(links_coll_at(l, 0)->fit[LINK_MEDIAN].regimes, 0);
 		}
 	}
 	judge(l, 100 * S);
 	c = links_coll_at(l, 0);
-	assert_int_equal(c->fit.regimes, 2);
-	assert_float_equal(c->fit.regime[0].latency_ns, 20e3, 2e3);
-	assert_float_equal(c->fit.regime[0].ns_per_byte, 1, 0.05);
-	assert_float_equal(c->fit.regime[1].latency_ns, 100e3, 10e3);
-	assert_float_equal(c->fit.regime[1].ns_per_byte, 0.1, 0.005);
-	assert_in_range(c->fit.regime[0].max_bytes, 65536, 131071);
-	assert_true(c->fit.r2 > 0.99);
-	assert_true(c->fit.mape < 0.01);
+	assert_int_equal(c->fit[LINK_MEDIAN].regimes, 2);
+	assert_float_equal(c->fit[LINK_MEDIAN].regime[0].latency_ns, 20e3, 2e3);
+	assert_float_equal(c->fit[LINK_MEDIAN].regime[0].ns_per_byte, 1, 0.05);
+	assert_float_equal(c->fit[LINK_MEDIAN].regime[1].latency_ns, 100e3, 10e3);
+	assert_float_equal(c->fit[LINK_MEDIAN].regime[1].ns_per_byte, 0.1, 0.005);
+	assert_in_range(c->fit[LINK_MEDIAN].regime[0].max_bytes, 65536, 131071);
+	assert_true(c->fit[LINK_MEDIAN].r2 > 0.99);
+	assert_true(c->fit[LINK_MEDIAN].mape < 0.01);
+}
+
+/* A third of the transfers meets congestion and takes four times as long. */
+static void the_mean_and_the_shortest_times_have_lines_of_their_own(void **state)
+{
+	struct links *l = *state;
+	const double usual = 10e3 + 16384 / 10.0;
+	const struct link_fit *fit;
+
+	for (uint32_t i = 0; i < 600; i++) {
+		struct transfer t =
+		    input(S + i * S / 10, i, 3, 0, 4096ull << i % 4, i / 4 % 3 ? 1 : 4);
+
+		links_add(l, &t);
+	}
+	judge(l, 100 * S);
+	fit = links_at(l, 0)->fit;
+	assert_float_equal(link_fit_predict(&fit[LINK_MEDIAN], 16384), usual, 0.1 * usual);
+	assert_float_equal(link_fit_predict(&fit[LINK_MIN], 16384), 0.9 * usual, 0.05 * usual);
+	assert_float_equal(link_fit_predict(&fit[LINK_AVG], 16384), 2 * usual, 0.1 * usual);
 }
 
 int main(void)
@@ -330,6 +350,7 @@ int main(void)
 	    TEST(hostile_figures_and_full_tables_are_counted),
 	    TEST(adds_up_channels_and_collectives),
 	    TEST(a_collective_has_a_line_for_each_regime_of_sizes),
+	    TEST(the_mean_and_the_shortest_times_have_lines_of_their_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
