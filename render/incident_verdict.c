@@ -79,6 +79,8 @@ const char *incident_verdict_hours(double hours)
 
 	if (!(hours >= 0) || hours > 1e12)
 		return "?";
+	if (hours > 0 && hours < 1e-3)
+		return "less than 0.001";
 	snprintf(text, sizeof(text), hours >= 100 ? "%.0f" : hours >= 1 ? "%.1f" : "%.2g", hours);
 	return term_safe(text, 30);
 }

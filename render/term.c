@@ -254,6 +254,8 @@ const char *term_span(double seconds)
 
 	if (!isfinite(seconds) || seconds < 0)
 		return "?";
+	if (seconds > 0 && seconds < 0.1)
+		return term_ms(seconds * 1e3);
 	if (seconds < 60)
 		snprintf(out, TERM_TEXT_BYTES, "%.1f s", seconds);
 	else if (seconds < 3600)

@@ -34,7 +34,7 @@ const char *term_bytes(double bytes);	 /* "1.2 MB" */
 const char *term_percent(double share);	 /* 0.123 -> "12.3 %" */
 const char *term_excess(double excess);	 /* 0.5 -> "+50 %", 48 -> "x49" */
 const char *term_count(double n);	 /* "12,345" */
-const char *term_span(double seconds);	 /* "12.4 s", "3 min 5 s" */
+const char *term_span(double seconds);	 /* "46.0 ms", "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
 /* A bar of fraction (0 to 1) of width cells, padded; in eighths of a cell if the locale is UTF-8. */
 const char *term_bar(double fraction, unsigned width);

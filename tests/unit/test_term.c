@@ -77,6 +77,9 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_excess(48), "x49");
 	assert_string_equal(term_count(1234567), "1,234,567");
 	assert_string_equal(term_count(12), "12");
+	assert_string_equal(term_span(0), "0.0 s");
+	assert_string_equal(term_span(0.046), "46.0 ms");
+	assert_string_equal(term_span(0.1), "0.1 s");
 	assert_string_equal(term_span(12.44), "12.4 s");
 	assert_string_equal(term_span(185), "3 min 5 s");
 	assert_string_equal(term_time(1795229412000000000u), "2026-11-21 02:50:12 UTC");
