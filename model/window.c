@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/text/json_text.h"
 
 const char *const window_pod_keys[POD_TEXTS] = {
@@ -27,23 +28,25 @@ const char *window_pod_host(const struct wire_pod *pod, const char *node)
 	return *pod->text[POD_HOST] ? pod->text[POD_HOST] : node;
 }
 
+static const struct {
+	const char *name;
+	unsigned says;
+} reasons[] = {
+    [WINDOW_SELF] = {"self", WINDOW_SAYS_OWN},
+    [WINDOW_COMM] = {"comm", WINDOW_SAYS_WAITS},
+    [WINDOW_DRIFT] = {"drift", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+    [WINDOW_STALL] = {"stall", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+    [WINDOW_ASKED] = {"asked", WINDOW_SAYS_AGAIN},
+    [WINDOW_MANUAL] = {"manual", WINDOW_SAYS_AGAIN},
+    [WINDOW_PEER] = {"peer", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+};
+
+unsigned window_reason_says(unsigned reason)
+{
+	return reason < ARRAY_LEN(reasons) ? reasons[reason].says : 0;
+}
+
 const char *window_reason_name(unsigned reason)
 {
-	switch ((enum window_reason)reason) {
-	case WINDOW_SELF:
-		return "self";
-	case WINDOW_COMM:
-		return "comm";
-	case WINDOW_DRIFT:
-		return "drift";
-	case WINDOW_STALL:
-		return "stall";
-	case WINDOW_ASKED:
-		return "asked";
-	case WINDOW_MANUAL:
-		return "manual";
-	case WINDOW_PEER:
-		return "peer";
-	}
-	return "unknown";
+	return window_reason_says(reason) ? reasons[reason].name : "unknown";
 }

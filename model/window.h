@@ -58,6 +58,12 @@ enum window_reason {
 			     * model sees nothing */
 };
 
+/* What a window of that reason says; 0: no such reason. */
+#define WINDOW_SAYS_OWN	  1u /* the rank itself was slow; it did not only wait for others */
+#define WINDOW_SAYS_WAITS 2u /* it only waited */
+#define WINDOW_SAYS_LASTS 4u /* it stays slow: no transient, however few steps the window has */
+#define WINDOW_SAYS_AGAIN 8u /* requested: its steps are in other windows too */
+unsigned window_reason_says(unsigned reason);
 const char *window_reason_name(unsigned reason); /* "self", ...; "unknown": no such reason */
 
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */

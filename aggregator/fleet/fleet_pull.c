@@ -340,8 +340,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
  * more than the delay did. If it goes on, the next window asks. */
 static bool is_brief(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF && d->flagged && d->flagged <= BRIEF_STEPS &&
-	       d->flagged * d->latency_ns < BRIEF_NS && d->self_excess_ns < BRIEF_NS;
+	return d->reason == WINDOW_SELF && d->slow.flagged && d->slow.flagged <= BRIEF_STEPS &&
+	       d->slow.flagged * d->latency_ns < BRIEF_NS && d->slow.self_excess_ns < BRIEF_NS;
 }
 
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,

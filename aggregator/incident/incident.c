@@ -358,8 +358,8 @@ static void take_excerpt(struct incident_set *s, struct incident *i, struct memb
 static void take_better(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
 {
-	double lost_ms = digest_is_own(d) ? d->self_excess_ns * 1e-6 : 0;
-	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
+	double lost_ms = digest_is_own(d) ? d->slow.self_excess_ns * 1e-6 : 0;
+	double weight = (lost_ms > (double)d->slow.flagged ? lost_ms : (double)d->slow.flagged) +
 			(digest_is_own(d) ? OWN_WEIGHT : 0);
 
 	if (d->excerpt)
@@ -393,88 +393,71 @@ static double slow_of(const struct digest *d)
 {
 	if (!is_itself(d))
 		return 0;
-	if (d->flagged && d->latency_ns > 0)
-		return (double)d->flagged * d->latency_ns;
+	if (d->slow.flagged && d->latency_ns > 0)
+		return (double)d->slow.flagged * d->latency_ns;
 	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
 }
 
 static double stolen_of(const struct digest *d)
 {
-	return digest_is_stolen(d) ? (double)d->flagged * d->latency_ns : 0;
-}
-
-static double flagged_ns_of(const struct digest *d)
-{
-	return d->expected_ns > 0 ? d->flagged_ns : 0;
-}
-
-static double first_ns_of(const struct digest *d)
-{
-	return d->expected_ns > 0 ? d->first_ns : 0;
-}
-
-static double waited_ns_of(const struct digest *d)
-{
-	return d->reason == WINDOW_COMM ? flagged_ns_of(d) : 0;
+	return digest_is_stolen(d) ? (double)d->slow.flagged * d->latency_ns : 0;
 }
 
 /* The number of flagged steps in a peer window that the node sent when the slowness began: the rank
  * lost little so far. If the slowness goes on, another window follows. 0: not such a window. */
 static uint64_t hinted_of(const struct digest *d)
 {
-	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
-	bool first = d->reason == WINDOW_PEER && !d->sequence && d->flagged < d->steps;
+	double lost_ns = (d->self_ns - d->expected_self_ns) * d->slow.flagged;
+	bool first = d->reason == WINDOW_PEER && !d->sequence && d->slow.flagged < d->steps;
 
-	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->flagged : 0;
+	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->slow.flagged : 0;
 }
 
 /* The spike of the window; NULL: it has none, or nobody saw what it did. */
 static const struct slow_step *slow_step_of(const struct digest *d)
 {
-	const struct slow_step *s = d->spikes && d->excerpt ? &d->excerpt->step : NULL;
+	const struct slow_step *s = d->slow.spikes && d->excerpt ? &d->excerpt->step : NULL;
 
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
-static void member_add(struct incident_set *s, struct incident *i, struct member *m,
-		       const struct digest *d)
+/* The window's slow steps. Those of a requested window count with the windows that it repeats. */
+static struct slow_steps steps_of(const struct digest *d)
 {
-	/* A requested window repeats steps of other windows. */
-	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+	struct slow_steps s = d->slow;
 
-	m->steps.reasons |= 1u << d->reason; /* first: the reasons decide about room */
+	if (window_reason_says(d->reason) & WINDOW_SAYS_AGAIN)
+		return (struct slow_steps){.reasons = 1u << d->reason};
+	s.hinted = hinted_of(d);
+	s.reasons = 1u << (s.hinted ? WINDOW_SELF : d->reason);
+	if (d->reason == WINDOW_PEER)
+		s.reasons |= 1u << WINDOW_SELF;
+	if (!digest_is_own(d))
+		s.self_excess_ns = s.first_self_ns = 0;
+	s.slow_ns = slow_of(d);
+	s.waited_ns = d->reason == WINDOW_COMM ? s.flagged_ns : 0;
+	return s;
+}
+
+static void member_add(struct incident_set *s, struct incident *i, struct member *m,
+		       const struct digest *d, const struct slow_steps *steps)
+{
+	m->steps.reasons |= steps->reasons; /* first: the reasons decide about room */
 	take_better(s, i, m, d);
-	if (!repeats || !m->signal_count)
+	if (!(window_reason_says(d->reason) & WINDOW_SAYS_AGAIN) || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
-	if (d->flagged && !repeats) {
-		if (!m->steps.flagged || d->first_step < m->steps.first_step) {
-			m->steps.first_step = d->first_step;
-			m->steps.onset_step = d->onset_step;
-		}
-		raise_to(&m->steps.last_step, d->last_step);
-	}
 	m->sent.windows++;
 	m->sent.summaries += d->summary_only;
-	m->steps.flagged += repeats ? 0 : d->flagged;
-	m->steps.hinted += hinted_of(d);
-	m->steps.spikes += repeats ? 0 : d->spikes;
-	m->steps.flagged_ns += repeats ? 0 : flagged_ns_of(d);
-	m->steps.first_ns += repeats ? 0 : first_ns_of(d);
-	m->steps.waited_ns += waited_ns_of(d);
+	steps_add(&m->steps, steps, 1);
 	if (digest_is_own(d)) {
 		widen(&m->own.begin_unix_ns, &m->own.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
-		m->steps.self_excess_ns += d->self_excess_ns;
-		m->steps.first_self_ns += d->first_self_ns;
-		m->steps.slow_ns += slow_of(d);
 		m->own.stolen_ns += stolen_of(d);
 	}
-	if (d->reason == WINDOW_PEER)
-		m->steps.reasons |= 1u << WINDOW_SELF;
-	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* counts like a finding */
+	if (d->reason == WINDOW_PEER && !steps->hinted) { /* counts like a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
-		       (d->flagged ? d->flagged : d->steps + 1.0);
+		       (d->slow.flagged ? (double)d->slow.flagged : d->steps + 1.0);
 		m->accused.by_node_ns += each;
 		m->accused.ns = fmax(m->accused.ns, m->accused.by_node_ns);
 	}
@@ -510,28 +493,10 @@ static void spike_take(struct incident *i, const struct slow_step *s, bool waits
 
 static struct run run_of(const struct digest *d)
 {
-	struct run r = {.member = incident_member_key(d->rank.rank, d->rank.node),
-			.begin_unix_ns = d->begin_unix_ns,
-			.end_unix_ns = d->end_unix_ns,
-			.steps = {.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
-				  .flagged = d->flagged,
-				  .hinted = hinted_of(d),
-				  .spikes = d->spikes,
-				  .spike_first_unix_ns = d->spike_first_unix_ns,
-				  .spike_last_unix_ns = d->spike_last_unix_ns,
-				  .self_excess_ns = d->self_excess_ns,
-				  .first_self_ns = d->first_self_ns,
-				  .first_ns = first_ns_of(d),
-				  .flagged_ns = flagged_ns_of(d),
-				  .waited_ns = waited_ns_of(d),
-				  .slow_ns = slow_of(d)}};
-
-	if (d->flagged) {
-		r.steps.first_step = d->first_step;
-		r.steps.last_step = d->last_step;
-		r.steps.onset_step = d->onset_step;
-	}
-	return r;
+	return (struct run){.member = incident_member_key(d->rank.rank, d->rank.node),
+			    .begin_unix_ns = d->begin_unix_ns,
+			    .end_unix_ns = d->end_unix_ns,
+			    .steps = steps_of(d)};
 }
 
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
@@ -540,9 +505,10 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	struct run r = run_of(d);
 	struct member *m = member_of(i, &d->rank);
 	const struct slow_step *spike = slow_step_of(d);
+	bool again = window_reason_says(d->reason) & WINDOW_SAYS_AGAIN;
 
 	if (m)
-		member_add(s, i, m, d);
+		member_add(s, i, m, d, &r.steps);
 	if (m && is_itself(d))
 		raise_to(&m->own.itself_end_unix_ns, d->end_unix_ns);
 	if (m && is_itself(d) && !incident_is_brief(&r))
@@ -551,10 +517,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		incident_waits_note(i, m, d->excerpt);
 	anomaly_take(i, d->anomaly_id);
 	spike_take(i, spike, !digest_is_own(d));
-	if (spike && digest_is_own(d) && d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+	if (spike && digest_is_own(d))
 		incident_spikes_note(i, d->rank.rank, spike);
-	/* a requested window is no slowness of its own */
-	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+	if (!again)
 		run_take(i, r);
 	i->windows++;
 	i->bytes += d->bytes;
@@ -773,20 +738,20 @@ static struct newcomer of_window(const struct digest *d)
 {
 	/* in a stall all ranks stop, whoever is to blame */
 	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
-	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+	bool again = window_reason_says(d->reason) & WINDOW_SAYS_AGAIN;
 	struct run r = run_of(d);
 
 	return (struct newcomer){d->rank.job,
 				 d->begin_unix_ns,
 				 d->end_unix_ns,
-				 asked || is_itself(d) ? d->anomaly_id : NULL,
+				 again || is_itself(d) ? d->anomaly_id : NULL,
 				 0,
 				 !accuses,
 				 accuses ? d->rank.rank : -1,
 				 NULL,
 				 d->sender,
 				 d->rank.node,
-				 d->spikes && !asked && incident_is_short(&r),
+				 r.steps.spikes && incident_is_short(&r),
 				 !digest_is_own(d),
 				 &d->rank,
 				 slow_step_of(d)};
@@ -1117,7 +1082,7 @@ int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t ar
 	struct incident *i = match_of(s, &n);
 
 	memset(out, 0, sizeof(*out));
-	if (!i && (d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL))
+	if (!i && window_reason_says(d->reason) & WINDOW_SAYS_AGAIN)
 		return 0;
 	if (!i) {
 		i = found(s, &n, hash_bytes(HASH_SEED, d->id, sizeof(d->id)), out);

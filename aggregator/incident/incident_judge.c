@@ -189,10 +189,21 @@ static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 	return flagged > hinted ? flagged - hinted : 0;
 }
 
-/* Ranks waited for seconds, and none was slow itself. */
-static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
+/* All that windows of these reasons say. */
+static unsigned says(uint32_t reasons)
 {
-	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.transient_ns / 2 &&
+	unsigned all = 0;
+
+	for (unsigned r = 0; reasons >> r; r++)
+		all |= reasons >> r & 1 ? window_reason_says(r) : 0;
+	return all;
+}
+
+/* Ranks waited for seconds, and none was slow itself. */
+static bool is_short_wait(const struct slow_steps *s, double lasted_ns)
+{
+	return (says(s->reasons) & ~WINDOW_SAYS_AGAIN) == WINDOW_SAYS_WAITS &&
+	       s->flagged_ns < thresholds.time.transient_ns / 2 &&
 	       lasted_ns < thresholds.time.lasting_ns;
 }
 
@@ -204,11 +215,9 @@ bool incident_is_short(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
 
-	if (is_short_wait(r->steps.reasons, r->steps.flagged_ns,
-			  (double)(r->end_unix_ns - r->begin_unix_ns)))
+	if (is_short_wait(&r->steps, (double)(r->end_unix_ns - r->begin_unix_ns)))
 		return true;
-	return !(r->steps.reasons &
-		 (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
+	return !(says(r->steps.reasons) & WINDOW_SAYS_LASTS) &&
 	       (flagged < thresholds.count.few ||
 		(flagged <= thresholds.count.some &&
 		 r->steps.flagged_ns - r->steps.first_ns < thresholds.time.transient_ns / 2)) &&
@@ -240,7 +249,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 
 	if ((flagged <= thresholds.count.some &&
 	     m->steps.flagged_ns - m->steps.first_ns < thresholds.time.transient_ns / 2) ||
-	    is_short_wait(m->steps.reasons & ~(1u << WINDOW_ASKED), m->steps.flagged_ns, lasted_ns))
+	    is_short_wait(&m->steps, lasted_ns))
 		return false;
 	return flagged > thresholds.count.few &&
 	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);

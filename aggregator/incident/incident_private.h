@@ -53,24 +53,6 @@ struct incident_spike {
 	int32_t rank;
 };
 
-/* Slow steps of a rank and what they lost. Times are sums over the steps, in ns. Steps of windows
- * that somebody asked for are not counted, as other windows have them. */
-struct slow_steps {
-	uint32_t reasons; /* bit per enum window_reason of their windows */
-	uint64_t flagged; /* their number */
-	uint64_t spikes;  /* of these, those that count one by one */
-	uint64_t spike_first_unix_ns,
-	    spike_last_unix_ns; /* ends of the first and last one; 0: none */
-	uint64_t hinted;	/* of these, announced as a transient by the node when they began */
-	uint64_t first_step, last_step, onset_step;
-	double flagged_ns;     /* latency above what was expected, whoever slowed them */
-	double first_ns;       /* part of it in steps whose kind is new: it may not come again */
-	double self_excess_ns; /* self time above what was expected */
-	double first_self_ns;  /* part of it in steps whose kind is new */
-	double slow_ns;	       /* how long the rank was slow itself */
-	double waited_ns;      /* flagged_ns of the windows in which it only waited */
-};
-
 /* What its windows count. */
 struct sent {
 	uint64_t windows, summaries; /* summaries: of the windows, those without events */

@@ -297,7 +297,7 @@ bool incident_views_add(struct incident_set *s, struct incident *i, struct membe
 {
 	struct view v = {.excerpt = d->excerpt,
 			 .begin_unix_ns = d->begin_unix_ns,
-			 .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1};
+			 .lost_ns = d->slow.self_excess_ns > 1 ? d->slow.self_excess_ns : 1};
 	struct view *to;
 
 	if (!d->excerpt || !d->excerpt->slow.rank.steps)

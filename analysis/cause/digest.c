@@ -87,10 +87,10 @@ static uint64_t onset(const struct window *w, uint32_t first)
 
 static void digest_spike(struct digest *d, uint64_t end_unix_ns)
 {
-	if (!d->spikes++ || end_unix_ns < d->spike_first_unix_ns)
-		d->spike_first_unix_ns = end_unix_ns;
-	if (end_unix_ns > d->spike_last_unix_ns)
-		d->spike_last_unix_ns = end_unix_ns;
+	if (!d->slow.spikes++ || end_unix_ns < d->slow.spike_first_unix_ns)
+		d->slow.spike_first_unix_ns = end_unix_ns;
+	if (end_unix_ns > d->slow.spike_last_unix_ns)
+		d->slow.spike_last_unix_ns = end_unix_ns;
 }
 
 static void digest_steps(const struct window *w, struct digest *d)
@@ -108,35 +108,35 @@ static void digest_steps(const struct window *w, struct digest *d)
 
 		if (!(s->flags & flag))
 			continue;
-		if (!d->flagged || s->step.index < d->first_step) {
-			d->first_step = s->step.index;
+		if (!d->slow.flagged || s->step.index < d->slow.first_step) {
+			d->slow.first_step = s->step.index;
 			first = i;
 		}
-		if (s->step.index > d->last_step)
-			d->last_step = s->step.index;
-		d->flagged++;
+		if (s->step.index > d->slow.last_step)
+			d->slow.last_step = s->step.index;
+		d->slow.flagged++;
 		if (s->flags & WINDOW_STEP_SPIKE)
 			digest_spike(d, to_unix(w, s->step.end_ns));
 		if (s->expected_ns > 0) {
 			double slow =
 			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
 
-			d->flagged_ns += slow;
-			d->first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
+			d->slow.flagged_ns += slow;
+			d->slow.first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
 		}
 		if (!(extra > 0 && s->expected_self_ns > 0))
 			continue;
-		d->self_excess_ns += extra;
-		d->first_self_ns += s->flags & WINDOW_STEP_FIRST ? extra : 0;
+		d->slow.self_excess_ns += extra;
+		d->slow.first_self_ns += s->flags & WINDOW_STEP_FIRST ? extra : 0;
 	}
-	if (d->flagged)
-		d->onset_step = onset(w, first);
-	if (scratch && d->flagged) {
+	if (d->slow.flagged)
+		d->slow.onset_step = onset(w, first);
+	if (scratch && d->slow.flagged) {
 		d->latency_ns = step_median(w, flag, OF_LATENCY, scratch);
 		d->expected_ns = step_median(w, flag, OF_EXPECTED, scratch);
 		d->self_ns = step_median(w, flag, OF_SELF, scratch);
 		d->expected_self_ns = step_median(w, flag, OF_EXPECTED_SELF, scratch);
-		d->device_excess_ns = device_excess(w, flag, scratch) * d->flagged;
+		d->device_excess_ns = device_excess(w, flag, scratch) * d->slow.flagged;
 	}
 	free(scratch);
 }
@@ -148,11 +148,11 @@ bool digest_is_stolen(const struct digest *d)
 
 	for (uint32_t k = 0; k < d->signal_count; k++)
 		if (d->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(d->signals[k].name, name))
-			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->flagged;
+			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->slow.flagged;
 	/* the hypervisor takes no time from a GPU */
 	return d->reason == WINDOW_SELF && taken_ns > 0 &&
-	       taken_ns >= STOLEN_SHARE * d->self_excess_ns &&
-	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->self_excess_ns;
+	       taken_ns >= STOLEN_SHARE * d->slow.self_excess_ns &&
+	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->slow.self_excess_ns;
 }
 
 static bool is_sound_step(const struct window_step *s)

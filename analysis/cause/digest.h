@@ -10,6 +10,26 @@
 
 struct excerpt;
 
+/* Slow steps of a rank and what they lost: of a window, or of several. Of a window's steps these are
+ * the flagged ones or, if none is flagged, those that are out. Times are sums over the steps, ns. */
+struct slow_steps {
+	uint32_t reasons; /* bit per enum window_reason of their windows */
+	uint64_t flagged; /* their number */
+	uint64_t spikes;  /* of these, with WINDOW_STEP_SPIKE: they count one by one */
+	uint64_t spike_first_unix_ns,
+	    spike_last_unix_ns; /* ends of the first and last one; 0: none */
+	uint64_t hinted;	/* of these, announced as a transient by the node when they began */
+	uint64_t first_step, last_step; /* indices */
+	uint64_t onset_step;		/* first step out of the run that led to first_step */
+	double flagged_ns;		/* latency above what was expected, whoever slowed them */
+	double self_excess_ns;		/* self time above what was expected */
+	/* the parts of these two in steps longer than any before (WINDOW_STEP_FIRST): they may not
+	 * come again */
+	double first_ns, first_self_ns;
+	double slow_ns;	  /* how long the rank was slow itself */
+	double waited_ns; /* flagged_ns of the windows in which it only waited */
+};
+
 struct digest {
 	uint8_t id[16], anomaly_id[16];
 	struct wire_rank rank;
@@ -18,19 +38,10 @@ struct digest {
 	uint32_t steps, records;
 	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
 	bool summary_only;
-	/* Of the flagged steps, or, if none is flagged, of those that are out. */
-	uint32_t flagged;
-	uint32_t spikes; /* of these, with WINDOW_STEP_SPIKE */
-	uint64_t spike_first_unix_ns,
-	    spike_last_unix_ns;		/* ends of the first and last one; 0: none */
-	double flagged_ns;		/* sum of their latencies above the expected ones */
-	uint64_t first_step, last_step; /* indices */
-	uint64_t onset_step;		/* first step out of the run that led to first_step */
-	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */
-	double self_excess_ns; /* sum of their self times above the expected ones */
-	/* the parts of flagged_ns and self_excess_ns in steps longer than any before
-	 * (WINDOW_STEP_FIRST) */
-	double first_ns, first_self_ns;
+	/* without reasons, hinted, slow_ns and waited_ns, which follow from the rest: an incident
+	 * adds them */
+	struct slow_steps slow;
+	double latency_ns, expected_ns, self_ns, expected_self_ns; /* of them, medians */
 	/* their kernels and copies above those of its other steps, summed */
 	double device_excess_ns;
 	uint64_t lost;
@@ -47,8 +58,7 @@ struct digest {
 /* Whether the window is about what the rank did itself, not about waiting or a request. */
 static inline bool digest_is_own(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL ||
-	       d->reason == WINDOW_PEER;
+	return window_reason_says(d->reason) & WINDOW_SAYS_OWN;
 }
 
 /* Whether the hypervisor took most of the excess self time. Then everything on that machine was

@@ -228,11 +228,11 @@ static void window(struct world *w, struct input *in)
 	d.reason = WINDOW_SELF + byte(in) % 7;
 	d.begin_unix_ns = begin_ns;
 	d.end_unix_ns = begin_ns + byte(in) * 100000000ull;
-	d.flagged = byte(in);
-	d.first_step = number(in);
-	d.last_step = number(in);
+	d.slow.flagged = byte(in);
+	d.slow.first_step = number(in);
+	d.slow.last_step = number(in);
 	d.latency_ns = fabs(real(in));
-	d.self_excess_ns = real(in);
+	d.slow.self_excess_ns = real(in);
 	d.collectives = number(in);
 	memset(d.anomaly_id, byte(in), sizeof(d.anomaly_id));
 	memset(d.id, (int)w->sequence++, sizeof(d.id));

@@ -1806,12 +1806,12 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	d.begin_unix_ns = FS_UNIX + 35 * FS_S;
 	d.end_unix_ns = FS_UNIX + 37 * FS_S;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
-	d.flagged = 2; /* a transient asks for nothing */
+	d.slow.flagged = 2; /* a transient asks for nothing */
 	d.latency_ns = 13e7;
 	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 40.5);
 	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
-	d.flagged = 12;
+	d.slow.flagged = 12;
 	for (int i = 0; i < 50; i++) /* however many come */
 		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 50);
@@ -1835,7 +1835,7 @@ static void a_window_brings_those_of_its_peers(void **unused)
 static void waits(const char *node, int rank, double from_s)
 {
 	struct digest d = {
-	    .reason = WINDOW_COMM, .flagged = 2, .latency_ns = 13e7, .summary_only = rank > 0};
+	    .reason = WINDOW_COMM, .slow.flagged = 2, .latency_ns = 13e7, .summary_only = rank > 0};
 
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
@@ -1850,7 +1850,7 @@ static void who_did_not_wait_is_asked(void **unused)
 	struct fs_job j;
 
 	for (int own = 0; own < 2; own++) {
-		struct digest d = {.reason = WINDOW_SELF, .flagged = 1, .latency_ns = 13e7};
+		struct digest d = {.reason = WINDOW_SELF, .slow.flagged = 1, .latency_ns = 13e7};
 		uint32_t asked = 0, waiting = 0;
 		int node;
 
@@ -1895,7 +1895,7 @@ static void who_did_not_wait_is_asked(void **unused)
 /* Held against a node's clock they would wrap around to times that look right. */
 static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 {
-	struct digest d = {.reason = WINDOW_SELF, .flagged = 12, .latency_ns = 13e7};
+	struct digest d = {.reason = WINDOW_SELF, .slow.flagged = 12, .latency_ns = 13e7};
 	struct fs_job j;
 
 	fs_init(&j, "job", 8, 2, 22);

@@ -49,19 +49,17 @@ static int teardown(void **unused)
 static struct digest window(const char *job, int rank, uint32_t reason, double begin_s,
 			    double end_s)
 {
-	struct digest d = {.reason = reason,
-			   .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
-			   .end_unix_ns = T0 + (uint64_t)(end_s * 1e9),
-			   .bytes = 1000,
-			   .raw_bytes = 50000,
-			   .flagged = 5,
-			   .first_step = 20,
-			   .last_step = 30,
-			   .onset_step = 19,
-			   .latency_ns = 52e7,
-			   .expected_ns = 4e8,
-			   .self_ns = 32e7,
-			   .expected_self_ns = 32e7};
+	struct digest d = {
+	    .reason = reason,
+	    .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+	    .end_unix_ns = T0 + (uint64_t)(end_s * 1e9),
+	    .bytes = 1000,
+	    .raw_bytes = 50000,
+	    .slow = {.flagged = 5, .first_step = 20, .last_step = 30, .onset_step = 19},
+	    .latency_ns = 52e7,
+	    .expected_ns = 4e8,
+	    .self_ns = 32e7,
+	    .expected_self_ns = 32e7};
 
 	next_id++;
 	memcpy(d.id, &next_id, sizeof(next_id));
@@ -73,7 +71,7 @@ static struct digest window(const char *job, int rank, uint32_t reason, double b
 	d.rank.world_size = 8;
 	if (reason == WINDOW_SELF) {
 		d.self_ns = 44e7;
-		d.self_excess_ns = 5 * 12e7;
+		d.slow.self_excess_ns = 5 * 12e7;
 	}
 	return d;
 }
@@ -82,8 +80,8 @@ static struct incident_change add(struct digest d)
 {
 	struct incident_change c;
 
-	if (!(d.flagged_ns > 0)) /* all alike */
-		d.flagged_ns = d.flagged * (d.latency_ns - d.expected_ns);
+	if (!(d.slow.flagged_ns > 0) && d.expected_ns > 0) /* all alike */
+		d.slow.flagged_ns = d.slow.flagged * (d.latency_ns - d.expected_ns);
 	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
 	return c;
 }
@@ -188,14 +186,14 @@ static void costs_what_all_windows_lost(void **unused)
 	struct digest rest = window("job", 3, WINDOW_SELF, 6, 20);
 	json_t *j;
 
-	worst.flagged = 10;
-	worst.self_excess_ns = 10 * 12e7;
-	worst.last_step = 29;
-	rest.flagged = 30;
+	worst.slow.flagged = 10;
+	worst.slow.self_excess_ns = 10 * 12e7;
+	worst.slow.last_step = 29;
+	rest.slow.flagged = 30;
 	rest.latency_ns = 44e7;
-	rest.self_excess_ns = 30 * 3e7;
-	rest.first_step = rest.onset_step = 30;
-	rest.last_step = 59;
+	rest.slow.self_excess_ns = 30 * 3e7;
+	rest.slow.first_step = rest.slow.onset_step = 30;
+	rest.slow.last_step = 59;
 	add(worst);
 	add(rest);
 	j = only();
@@ -211,7 +209,7 @@ static void distinguishes_a_transient_from_a_fault(void **unused)
 	struct digest comm = window("job", 4, WINDOW_COMM, 0, 1);
 	json_t *j;
 
-	self.flagged = comm.flagged = 2;
+	self.slow.flagged = comm.slow.flagged = 2;
 	add(self);
 	add(comm);
 	j = only();
@@ -219,7 +217,7 @@ static void distinguishes_a_transient_from_a_fault(void **unused)
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
 	self.id[8] = 1; /* three more slow steps of the same rank, a moment later */
-	self.flagged = 3;
+	self.slow.flagged = 3;
 	add(self);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
@@ -231,11 +229,11 @@ static struct digest transient(unsigned n)
 {
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
 
-	d.flagged = 1;
+	d.slow.flagged = 1;
 	d.latency_ns = 13e7;
 	d.expected_ns = 1e8;
-	d.self_excess_ns = 3e7;
-	d.first_step = d.last_step = d.onset_step = 20 + 40 * n;
+	d.slow.self_excess_ns = 3e7;
+	d.slow.first_step = d.slow.last_step = d.slow.onset_step = 20 + 40 * n;
 	d.begin_unix_ns += 3000000000ull * n;
 	d.end_unix_ns = d.begin_unix_ns + 1000000000ull;
 	return d;
@@ -264,7 +262,7 @@ static void a_few_steps_that_cost_nothing_are_a_transient(void **unused)
 	struct digest d = window("job", 3, WINDOW_COMM, 0, 1);
 	json_t *j;
 
-	d.flagged = 3;
+	d.slow.flagged = 3;
 	d.latency_ns = 44e7;
 	add(d);
 	j = only();
@@ -287,11 +285,11 @@ static void a_small_change_for_good_is_no_transient(void **unused)
 	for (int r = 0; r < 8; r++) {
 		struct digest d = window("job", r, WINDOW_DRIFT, 0, 1);
 
-		d.flagged = 16;
+		d.slow.flagged = 16;
 		d.latency_ns = 66e6;
 		d.self_ns = d.expected_ns = d.expected_self_ns = 60e6;
 		d.self_ns += 6e6;
-		d.self_excess_ns = 16 * 6e6;
+		d.slow.self_excess_ns = 16 * 6e6;
 		add(d);
 	}
 	j = only();
@@ -337,7 +335,7 @@ static void a_moment_of_one_is_not_what_all_waited_for(void **unused)
 	for (int rank = 0; rank < 4; rank++) {
 		struct digest wait = window("job", rank, WINDOW_COMM, 0, 20);
 
-		wait.flagged = 100;
+		wait.slow.flagged = 100;
 		wait.latency_ns = 50e7;
 		add(wait);
 	}
@@ -354,7 +352,7 @@ static void measures_a_culprit_by_what_it_did_itself(void **unused)
 	struct digest self = window("job", 3, WINDOW_SELF, 1, 1);
 	json_t *j;
 
-	wait.flagged = 20;
+	wait.slow.flagged = 20;
 	wait.latency_ns = 50e7;
 	add(wait);
 	add(self);
@@ -370,8 +368,8 @@ static void one_step_that_costs_a_second_is_no_transient(void **unused)
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
 	json_t *j;
 
-	self.flagged = 1;
-	self.self_excess_ns = 1.2e9;
+	self.slow.flagged = 1;
+	self.slow.self_excess_ns = 1.2e9;
 	add(self);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
@@ -384,9 +382,9 @@ static void a_long_step_is_a_transient_until_another_one_comes(void **unused)
 		      again = window("job", 3, WINDOW_SELF, 15, 16);
 	json_t *j;
 
-	first.flagged = again.flagged = 1;
-	first.self_excess_ns = first.first_self_ns = again.self_excess_ns = 2e9;
-	first.flagged_ns = first.first_ns = again.flagged_ns = 2e9;
+	first.slow.flagged = again.slow.flagged = 1;
+	first.slow.self_excess_ns = first.slow.first_self_ns = again.slow.self_excess_ns = 2e9;
+	first.slow.flagged_ns = first.slow.first_ns = again.slow.flagged_ns = 2e9;
 	add(first);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "transient");
@@ -407,11 +405,11 @@ static void a_long_first_step_does_not_make_small_ones_large(void **unused)
 
 		strcpy(long_one.rank.job, is_first ? "one" : "two");
 		strcpy(small.rank.job, long_one.rank.job);
-		long_one.flagged = 1;
-		long_one.flagged_ns = long_one.self_excess_ns = 8e8;
-		long_one.first_ns = long_one.first_self_ns = is_first ? 8e8 : 0;
-		small.flagged = 6;
-		small.flagged_ns = small.self_excess_ns = 1e8;
+		long_one.slow.flagged = 1;
+		long_one.slow.flagged_ns = long_one.slow.self_excess_ns = 8e8;
+		long_one.slow.first_ns = long_one.slow.first_self_ns = is_first ? 8e8 : 0;
+		small.slow.flagged = 6;
+		small.slow.flagged_ns = small.slow.self_excess_ns = 1e8;
 		add(long_one);
 		j = incident_set_json(set, add(small).id, 8, NULL);
 		assert_int_equal(!strcmp(text_of(j, "symptom"), "transient"), is_first);
@@ -426,8 +424,8 @@ static void names_several_stragglers_worst_first_but_no_echo(void **unused)
 		      echo = window("job", 1, WINDOW_SELF, 0, 1);
 	json_t *j;
 
-	b.self_excess_ns *= 1.5;
-	echo.self_excess_ns *= 0.05;
+	b.slow.self_excess_ns *= 1.5;
+	echo.slow.self_excess_ns *= 0.05;
 	add(echo);
 	add(a);
 	add(b);
@@ -469,9 +467,9 @@ static void transients_near_a_fault_do_not_stretch_its_time(void **unused)
 		d[2] = window("job", 6, WINDOW_SELF, 8, 12);  /* the fault */
 		d[3] = window("job", 6, WINDOW_SELF, 12, 13); /* its last steps */
 		d[4] = window("job", 5, WINDOW_COMM, 16, 17);
-		d[0].flagged = d[1].flagged = d[3].flagged = d[4].flagged = 1;
-		d[1].first_step = d[1].last_step = d[1].onset_step = 7;
-		d[3].first_step = d[3].last_step = 31;
+		d[0].slow.flagged = d[1].slow.flagged = d[3].slow.flagged = d[4].slow.flagged = 1;
+		d[1].slow.first_step = d[1].slow.last_step = d[1].slow.onset_step = 7;
+		d[3].slow.first_step = d[3].slow.last_step = 31;
 		d[3].begin_unix_ns += 7; /* the clocks were read anew */
 		memcpy(d[3].anomaly_id, d[2].anomaly_id, 16);
 		memcpy(d[1].anomaly_id, d[2].anomaly_id, 16);
@@ -497,10 +495,11 @@ static void slow_for(int rank, double begin_s, double end_s, uint64_t first_step
 		struct digest d =
 		    window("job", rank, WINDOW_SELF, t, t + 2 < end_s ? t + 2 : end_s);
 
-		d.flagged = (uint32_t)((double)(d.end_unix_ns - d.begin_unix_ns) / 13e7);
-		d.first_step = d.onset_step = first_step + (uint64_t)((t - begin_s) / 0.13);
-		d.last_step = d.first_step + d.flagged;
-		d.self_excess_ns = d.flagged * 3e7;
+		d.slow.flagged = (uint32_t)((double)(d.end_unix_ns - d.begin_unix_ns) / 13e7);
+		d.slow.first_step = d.slow.onset_step =
+		    first_step + (uint64_t)((t - begin_s) / 0.13);
+		d.slow.last_step = d.slow.first_step + d.slow.flagged;
+		d.slow.self_excess_ns = d.slow.flagged * 3e7;
 		add(d);
 	}
 }
@@ -510,10 +509,10 @@ static void contend(int rank, uint32_t reason, double begin_s)
 {
 	struct digest d = window("job", rank, reason, begin_s, begin_s + 1.2);
 
-	d.flagged = 7;
-	d.first_step = d.onset_step = 490;
-	d.last_step = 500;
-	d.self_excess_ns = 4.5e9;
+	d.slow.flagged = 7;
+	d.slow.first_step = d.slow.onset_step = 490;
+	d.slow.last_step = 500;
+	d.slow.self_excess_ns = 4.5e9;
 	add(d);
 }
 
@@ -655,12 +654,12 @@ static struct incident_change stolen(int rank, double begin_s)
 {
 	struct digest d = window("job", rank, WINDOW_SELF, begin_s, begin_s + 2);
 
-	d.flagged = 15;
-	d.first_step = d.onset_step = 400;
-	d.last_step = 415;
+	d.slow.flagged = 15;
+	d.slow.first_step = d.slow.onset_step = 400;
+	d.slow.last_step = 415;
 	d.latency_ns = 13e7;
 	d.expected_ns = 1e8;
-	d.self_excess_ns = 15 * 3e7;
+	d.slow.self_excess_ns = 15 * 3e7;
 	os_signal_make(&d.signals[d.signal_count++], OS_SIGNAL_STEAL, "", 400, 20, 100);
 	return add(d);
 }
@@ -700,8 +699,8 @@ static void what_the_hypervisor_takes_is_no_moment_beside_one_step(void **unused
 
 	for (double t = 1; t < 24; t += 2)
 		stolen(5, t);
-	once.flagged = 1;
-	once.self_excess_ns = 8e7;
+	once.slow.flagged = 1;
+	once.slow.self_excess_ns = 8e7;
 	c = add(once);
 	j = incident_set_json(set, c.id, 8, NULL);
 	assert_non_null(strstr(ranks_of(j, "ranks"), "5"));
@@ -715,14 +714,14 @@ static struct digest reported_by_node(uint64_t sequence, double begin_s)
 
 	d.sequence = sequence;
 	d.steps = 29;
-	d.flagged = 20;
-	d.first_step = d.onset_step = 100 + (uint64_t)(10 * begin_s);
-	d.last_step = d.first_step + 19;
+	d.slow.flagged = 20;
+	d.slow.first_step = d.slow.onset_step = 100 + (uint64_t)(10 * begin_s);
+	d.slow.last_step = d.slow.first_step + 19;
 	d.latency_ns = 137e6;
 	d.expected_ns = 132e6;
 	d.self_ns = 95e6;
 	d.expected_self_ns = 90e6;
-	d.self_excess_ns = 20 * 5e6;
+	d.slow.self_excess_ns = 20 * 5e6;
 	memset(d.anomaly_id, 0x77, sizeof(d.anomaly_id));
 	return d;
 }
@@ -764,7 +763,7 @@ static void a_nodes_anomaly_is_a_transient_until_it_costs_much(void **unused)
 	teardown(NULL);
 	setup(NULL);
 	costly.self_ns = 120e6;
-	costly.self_excess_ns = 20 * 30e6;
+	costly.slow.self_excess_ns = 20 * 30e6;
 	add(costly);
 	assert_string_equal(symptom(), "slow_rank");
 }
@@ -778,7 +777,7 @@ static void all_wait(uint32_t steps, double seconds)
 		struct digest d = window("job", rank, WINDOW_COMM, 1, 1 + seconds);
 
 		d.steps = 40;
-		d.flagged = rank == 1 ? steps : 1;
+		d.slow.flagged = rank == 1 ? steps : 1;
 		d.latency_ns = 170e6;
 		d.expected_ns = 133e6;
 		d.self_ns = d.expected_self_ns = 60e6;
@@ -803,9 +802,9 @@ static void a_step_of_two_windows_counts_once(void **unused)
 		      node = window("job", 5, WINDOW_PEER, 0, 2);
 	json_t *j;
 
-	own.flagged = node.flagged = 14;
-	own.first_step = node.first_step = 100;
-	own.last_step = node.last_step = 113;
+	own.slow.flagged = node.slow.flagged = 14;
+	own.slow.first_step = node.slow.first_step = 100;
+	own.slow.last_step = node.slow.last_step = 113;
 	add(own);
 	add(node);
 	j = only();
@@ -813,9 +812,9 @@ static void a_step_of_two_windows_counts_once(void **unused)
 	json_decref(j);
 	/* half of it is new */
 	node = window("job", 5, WINDOW_PEER, 1, 3);
-	node.flagged = 14;
-	node.first_step = 107;
-	node.last_step = 120;
+	node.slow.flagged = 14;
+	node.slow.first_step = 107;
+	node.slow.last_step = 120;
 	add(node);
 	j = only();
 	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")), 21);
@@ -830,7 +829,7 @@ static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
 	struct incident_change a, b;
 
 	slow_for(2, 0, 10, 100);
-	late.flagged = 3;
+	late.slow.flagged = 3;
 	a = add(late);
 	own = window("job", 5, WINDOW_SELF, 23, 27);
 	asked = window("job", 3, WINDOW_ASKED, 23, 27);
@@ -886,7 +885,7 @@ static void transients_alone_have_their_own_time(void **unused)
 		      b = window("job", 5, WINDOW_SELF, 4, 5);
 	json_t *j;
 
-	a.flagged = b.flagged = 1;
+	a.slow.flagged = b.slow.flagged = 1;
 	add(a);
 	add(b);
 	j = only();
@@ -915,7 +914,7 @@ static void blames_the_stalled_rank_that_entered_fewest_collectives(void **unuse
 		struct digest d = window("job", r, WINDOW_STALL, 0, 1);
 
 		d.collectives = r == 2 ? 40 : 41;
-		d.flagged = 0;
+		d.slow.flagged = 0;
 		add(d);
 	}
 	j = only();
@@ -995,8 +994,8 @@ static void a_hang_that_has_ended_is_no_transient(void **unused)
 	for (int r = 0; r < 4; r++) {
 		struct digest d = window("job", r, WINDOW_SELF, 0, 56);
 
-		d.flagged = 1;
-		d.self_excess_ns = d.first_self_ns = 55e9;
+		d.slow.flagged = 1;
+		d.slow.self_excess_ns = d.slow.first_self_ns = 55e9;
 		add(d);
 	}
 	for (int n = 0; n < 2; n++) {
@@ -1279,16 +1278,16 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 						    : WINDOW_STEP_MARGIN;
 	}
 	digest_make(&w, 123, &d);
-	assert_int_equal(d.flagged, 2);
-	assert_int_equal(d.first_step, 56);
-	assert_int_equal(d.last_step, 58);
-	assert_int_equal(d.onset_step, 55);
+	assert_int_equal(d.slow.flagged, 2);
+	assert_int_equal(d.slow.first_step, 56);
+	assert_int_equal(d.slow.last_step, 58);
+	assert_int_equal(d.slow.onset_step, 55);
 	assert_float_equal(d.latency_ns, 107, 0);
-	assert_float_equal(d.self_excess_ns, 60, 0);
+	assert_float_equal(d.slow.self_excess_ns, 60, 0);
 	assert_int_equal(d.begin_unix_ns, 105);
 	w.step_count = 0;
 	digest_make(&w, 123, &d);
-	assert_int_equal(d.flagged, 0);
+	assert_int_equal(d.slow.flagged, 0);
 }
 
 /* One step of five was held up for long: a median of them knows nothing of it. */
@@ -1317,7 +1316,7 @@ static void what_flagged_steps_lost_is_their_sum(void **unused)
 		steps[i].flags = WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT;
 	}
 	digest_make(&w, 123, &d);
-	assert_float_equal(d.flagged_ns, 1.9e9 + 4 * 4e6, 1);
+	assert_float_equal(d.slow.flagged_ns, 1.9e9 + 4 * 4e6, 1);
 	d.id[0] = 1;
 	add(d);
 	j = only();
@@ -1432,7 +1431,7 @@ static struct incident_change spike(int rank, uint32_t reason, double at_s, cons
 		stack_batch_sample(&w.stacks, &sample);
 	digest_make(&w, 1000, &d);
 	d.excerpt = excerpt_make(&w, NULL, NULL);
-	assert_int_equal(d.spikes, 1);
+	assert_int_equal(d.slow.spikes, 1);
 	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
 	excerpt_drop(d.excerpt);
 	stack_batch_fini(&w.stacks);
@@ -1509,7 +1508,7 @@ static void spikes_in_other_functions_are_other_incidents(void **unused)
 	again = spike(0, WINDOW_SELF, 5, "pad");
 	assert_string_equal(again.id, pad.id);
 	/* a late wake-up between the two */
-	late.flagged = 1;
+	late.slow.flagged = 1;
 	add(late);
 	assert_int_equal(set_count(set, false), 2);
 	again = spike(3, WINDOW_SELF, 60, "copy");
@@ -1527,8 +1526,8 @@ static void a_spike_while_its_rank_is_slow_keeps_its_function(void **unused)
 	json_t *j, *list, *pad;
 	char name[8];
 
-	d.flagged = 300;
-	d.self_excess_ns = 15e9;
+	d.slow.flagged = 300;
+	d.slow.self_excess_ns = 15e9;
 	slow = add(d);
 	for (int k = 0; k < 3; k++)
 		c = spike(0, WINDOW_SELF, 8 + k, k ? "pad" : "copy");
@@ -1563,14 +1562,14 @@ static void a_spike_in_a_fault_is_none_of_an_earlier_spike(void **unused)
 	struct incident_change earlier = spike(0, WINDOW_SELF, 1, "pad"), slow, c;
 	struct digest d = window("job", 0, WINDOW_SELF, 100, 104);
 
-	d.flagged = 100;
-	d.self_excess_ns = 3e9;
+	d.slow.flagged = 100;
+	d.slow.self_excess_ns = 3e9;
 	slow = add(d);
 	assert_string_not_equal(slow.id, earlier.id);
 	d = window("job", 0, WINDOW_SELF, 104, 108);
-	d.flagged = 100;
-	d.self_excess_ns = 3e9;
-	d.spikes = 1;
+	d.slow.flagged = 100;
+	d.slow.self_excess_ns = 3e9;
+	d.slow.spikes = 1;
 	c = add(d);
 	assert_string_equal(c.id, slow.id);
 	assert_int_equal(c.absorbed_count, 0);
@@ -1608,10 +1607,10 @@ static void a_single_slow_step_of_counted_work_stays_a_transient(void **unused)
 	struct incident_change c;
 	json_t *j;
 
-	d.flagged = 1;
+	d.slow.flagged = 1;
 	d.latency_ns = d.self_ns = 17e7;
 	d.expected_ns = d.expected_self_ns = 1e7;
-	d.self_excess_ns = 16e7;
+	d.slow.self_excess_ns = 16e7;
 	c = add(d);
 	j = json_of(&c);
 	assert_string_equal(text_of(j, "symptom"), "transient");
