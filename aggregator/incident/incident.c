@@ -18,10 +18,6 @@
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
-/* Added to a window's weight if the rank itself was slow. It exceeds any window's flagged steps and
- * lost milliseconds, and a double can still add one half to it. */
-#define OWN_WEIGHT 1e12
-
 static void raise_to(uint64_t *most, uint64_t value)
 {
 	if (value > *most)
@@ -289,69 +285,6 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* A summary lost more than a window with events and stacks shows, but explains less. */
-static double weight_of(const struct excerpt *p, double weight)
-{
-	return weight < OWN_WEIGHT ? weight
-				   : OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
-}
-
-/* Keeps the best excerpt for comparison: more steps, kernels and stacks are better. */
-static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m,
-			 struct excerpt *p)
-{
-	double weight = incident_views_worth(p, p->slow.rank.steps);
-
-	if (!(weight > 0) || (m->excerpts.waiting && weight <= m->excerpts.waiting_weight))
-		return true;
-	if (!incident_views_hold(s, i, m, &m->excerpts.waiting, p))
-		return false;
-	m->excerpts.waiting_weight = weight;
-	return true;
-}
-
-static bool take_slow(struct incident_set *s, struct incident *i, struct member *m,
-		      struct excerpt *p, double weight)
-{
-	double mine = weight_of(p, weight);
-
-	if (m->excerpts.slow && mine <= m->excerpts.slow_weight)
-		return true;
-	if (!incident_views_hold(s, i, m, &m->excerpts.slow, p))
-		return false;
-	m->excerpts.slow_weight = mine;
-	return true;
-}
-
-static bool take_healthy(struct incident_set *s, struct incident *i, struct member *m,
-			 struct excerpt *p)
-{
-	return !incident_views_is_healthier(p, m->excerpts.healthy) ||
-	       incident_views_hold(s, i, m, &m->excerpts.healthy, p);
-}
-
-static bool take_open(struct incident_set *s, struct incident *i, struct member *m,
-		      struct excerpt *p)
-{
-	return !incident_views_shows_more(p, m->excerpts.open) ||
-	       incident_views_hold(s, i, m, &m->excerpts.open, p);
-}
-
-/* Offers the excerpt to each place, the most important place first. */
-static void take_excerpt(struct incident_set *s, struct incident *i, struct member *m,
-			 const struct digest *d, double weight)
-{
-	bool room = take_open(s, i, m, d->excerpt);
-
-	room &= take_slow(s, i, m, d->excerpt, weight);
-	if (digest_is_own(d))
-		room &= incident_views_add(s, i, m, d);
-	else
-		room &= take_waiting(s, i, m, d->excerpt);
-	room &= take_healthy(s, i, m, d->excerpt);
-	i->excerpts_dropped += !room;
-}
-
 /* Takes medians and excerpt of the most significant window. A window about what the rank did itself
  * comes before one about waiting. Then the most lost time counts, or flagged steps if that is
  * unknown. */
@@ -360,10 +293,10 @@ static void take_better(struct incident_set *s, struct incident *i, struct membe
 {
 	double lost_ms = digest_is_own(d) ? d->slow.self_excess_ns * 1e-6 : 0;
 	double weight = (lost_ms > (double)d->slow.flagged ? lost_ms : (double)d->slow.flagged) +
-			(digest_is_own(d) ? OWN_WEIGHT : 0);
+			(digest_is_own(d) ? INCIDENT_OWN_WEIGHT : 0);
 
-	if (d->excerpt)
-		take_excerpt(s, i, m, d, weight);
+	if (d->excerpt && !incident_views_add(s, i, m, d, weight))
+		i->excerpts_dropped++;
 	if (m->sent.windows && weight <= m->median.weight)
 		return;
 	m->median.weight = weight;
@@ -1201,18 +1134,12 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 	return 0;
 }
 
-static bool is_unnamed(const struct excerpt *p)
-{
-	return p && p->unnamed;
-}
-
 static bool member_is_unnamed(const struct member *m)
 {
-	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (is_unnamed(m->excerpts.views.view[k].excerpt))
+	for (uint32_t k = 0; k < INCIDENT_PLACES; k++)
+		if (m->excerpts.at[k].excerpt && m->excerpts.at[k].excerpt->unnamed)
 			return true;
-	return is_unnamed(m->excerpts.slow) || is_unnamed(m->excerpts.waiting) ||
-	       is_unnamed(m->excerpts.open);
+	return false;
 }
 
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,

@@ -9,25 +9,20 @@
 #include "aggregator/incident/incident_private.h"
 #include "model/thresholds.h"
 
-#define EXCERPTS (INCIDENT_VIEWS + 3)
+#define EXCERPTS (INCIDENT_PLACES - 1)
 
 /* The member's excerpts, each once; their number. waited: also that of steps in which it waited for
  * others. */
 static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
-	const struct excerpt *list[EXCERPTS];
+	const struct excerpts *e = &m->excerpts;
 	uint32_t n = 0, k;
 
-	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
-		list[v] = m->excerpts.views.view[v].excerpt;
-	list[INCIDENT_VIEWS] = m->excerpts.slow;
-	list[INCIDENT_VIEWS + 1] = m->excerpts.healthy;
-	list[INCIDENT_VIEWS + 2] = waited ? m->excerpts.waiting : NULL;
-	for (uint32_t q = 0; q < EXCERPTS; q++) {
-		for (k = 0; k < n && out[k] != list[q]; k++)
+	for (const struct view *v = &e->slow; v <= (waited ? &e->waiting : &e->healthy); v++) {
+		for (k = 0; k < n && out[k] != v->excerpt; k++)
 			;
-		if (list[q] && k == n)
-			out[n++] = list[q];
+		if (v->excerpt && k == n)
+			out[n++] = v->excerpt;
 	}
 	return n;
 }
@@ -66,7 +61,7 @@ static bool is_slow_throughout(const struct incident_judgement *j, const struct 
 /* A peer's usual steps: those in which it was not late itself. */
 static const struct excerpt *peer_excerpt(const struct member *m)
 {
-	return m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
+	return m->excerpts.waiting.excerpt ? m->excerpts.waiting.excerpt : m->excerpts.slow.excerpt;
 }
 
 static double self_ns(const struct excerpt *p)
@@ -109,15 +104,16 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 	double healthy;
 
 	if (m == j->waited) /* its work explains its steps, so none is flagged */
-		return m->excerpts.waiting;
-	if (!is_slow_throughout(j, m) || !m->excerpts.waiting)
-		return m->excerpts.slow;
-	if (!m->excerpts.slow)
-		return m->excerpts.waiting;
+		return m->excerpts.waiting.excerpt;
+	if (!is_slow_throughout(j, m) || !m->excerpts.waiting.excerpt)
+		return m->excerpts.slow.excerpt;
+	if (!m->excerpts.slow.excerpt)
+		return m->excerpts.waiting.excerpt;
 	healthy = healthy_ns(i, j);
-	return shown_ns(m->excerpts.waiting, healthy) > shown_ns(m->excerpts.slow, healthy)
-		   ? m->excerpts.waiting
-		   : m->excerpts.slow;
+	return shown_ns(m->excerpts.waiting.excerpt, healthy) >
+		       shown_ns(m->excerpts.slow.excerpt, healthy)
+		   ? m->excerpts.waiting.excerpt
+		   : m->excerpts.slow.excerpt;
 }
 
 static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
@@ -143,15 +139,14 @@ static void add_views(const struct incident *i, const struct member *m, uint32_t
 	struct run *spells = incident_fault_spells(i, m, &count);
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
-		const struct view *v = &m->excerpts.views.view[k];
+		const struct view *v = &m->excerpts.view[k];
 
 		if (!v->excerpt || period_of(v->excerpt) != period ||
 		    !is_in(spells, count, v->begin_unix_ns))
 			continue;
 		add(v->excerpt, false,
-		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts.views, v) / v->lost_ns
-				   : 1,
-		    s, to);
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns : 1, s,
+		    to);
 	}
 	free(spells);
 }
@@ -189,7 +184,7 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 	if (j->kind == FINDING_HANG)
 		return 0;
 	if (m != j->waited && m->steps.flagged &&
-	    incident_books_excerpt(i, j, m) == m->excerpts.slow)
+	    incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt)
 		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;
 }
@@ -243,13 +238,13 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_books *out)
 {
-	if (!m->excerpts.open)
+	if (!m->excerpts.open.excerpt)
 		return false;
-	ledger_add(&out->slow, &m->excerpts.open->ledger.open, 1);
+	ledger_add(&out->slow, &m->excerpts.open.excerpt->ledger.open, 1);
 	out->slow_steps = out->slow.steps;
-	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
+	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open.excerpt, true), 1);
 	if (!out->usual.steps)
-		add_healthy(j, m, period_of(m->excerpts.open), NULL, &(struct ledger){0}, 0,
+		add_healthy(j, m, period_of(m->excerpts.open.excerpt), NULL, &(struct ledger){0}, 0,
 			    &out->usual);
 	out->usual_is_own = true;
 	return true;
@@ -277,7 +272,8 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 			 const struct coll_split *s, struct book *book)
 {
 	const struct excerpt *list[EXCERPTS];
-	const struct excerpt *one = flagged ? m->excerpts.slow : m->excerpts.waiting;
+	const struct excerpt *one =
+	    flagged ? m->excerpts.slow.excerpt : m->excerpts.waiting.excerpt;
 	uint32_t count = excerpts_of(m, !flagged, list), n = 0, k;
 	uint64_t steps = 0;
 
@@ -365,7 +361,8 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	struct book book[EXCERPTS];
 	struct coll_split *split;
 	double lost_ns = incident_books_lost_ns(i, j, m);
-	bool known, flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow;
+	bool known,
+	    flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt;
 	uint32_t n;
 
 	*out = (struct incident_books){.flagged = flagged};

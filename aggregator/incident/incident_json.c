@@ -196,7 +196,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	else if (!j->culprits && j->reason)
 		say(out,
 		    "all ranks stopped at the same collective: not known which one stopped first");
-	else if (j->reason && j->lead && !j->lead->excerpts.healthy)
+	else if (j->reason && j->lead && !j->lead->excerpts.healthy.excerpt)
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
@@ -392,7 +392,7 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 
 static void put_slow_step(json_t *out, const struct incident *i, const struct incident_judgement *j)
 {
-	const struct excerpt *p = j->lead ? j->lead->excerpts.slow : NULL;
+	const struct excerpt *p = j->lead ? j->lead->excerpts.slow.excerpt : NULL;
 	double period_ns = 0;
 	uint64_t spikes = j->lead ? incident_spikes(i, j->lead, &period_ns) : 0;
 	const struct slow_step *step = p ? &p->step : NULL;

@@ -66,7 +66,8 @@ static const struct member *longest_of(const struct incident *i)
 /* How long its steps stand still without waiting for other ranks; negative: unknown. */
 static double stands_itself(const struct member *m)
 {
-	const struct ledger *l = m->excerpts.open ? &m->excerpts.open->ledger.open : NULL;
+	const struct ledger *l =
+	    m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -82,13 +83,14 @@ static bool waits_for_others(const struct member *m)
 	double own = stands_itself(m);
 
 	return own >= 0 &&
-	       own < thresholds.part.half * (double)m->excerpts.open->ledger.open.total_ns;
+	       own < thresholds.part.half * (double)m->excerpts.open.excerpt->ledger.open.total_ns;
 }
 
 /* Its steps stand still because it waits for other ranks in a collective on the CPU. */
 static bool waits_on_host(const struct member *m)
 {
-	const struct ledger *l = m->excerpts.open ? &m->excerpts.open->ledger.open : NULL;
+	const struct ledger *l =
+	    m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -113,7 +115,7 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		return 0;
 	if (reason != WINDOW_STALL)
 		return m->steps.self_excess_ns > 0 ? m->steps.self_excess_ns : 1;
-	if (m->excerpts.open)
+	if (m->excerpts.open.excerpt)
 		return waits_for_others(m) ? 0 : stands_itself(m);
 	/* Without data about open intervals. All ranks stop when one is stuck: it is the one that
 	 * entered the fewest collectives. If all entered equally many, no rank is blamed, unless

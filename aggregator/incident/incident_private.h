@@ -11,8 +11,8 @@
  *    |   +- own, accused            when it was slow itself; what findings say of it
  *    |   +- signals
  *    |   +- excerpts                the few windows that its verdict is made from
- *    |       +- slow, healthy, waiting, open
- *    |       +- views[]             per cause the window that shows it best
+ *    |       +- open, slow, healthy, waiting
+ *    |       +- view[]              per cause the window that shows it best
  *    +- runs[]                      slow steps of one member in a row, with their own `steps`
  *    +- anomalies[]                 ids, for windows that arrive far apart
  *    +- findings[]                  what detection reported
@@ -25,21 +25,37 @@
 #include "analysis/cause/excerpt.h"
 #include "base/limits.h"
 
-/* Views with a cause, each with a different one; the other views have none. */
-#define INCIDENT_VIEWS_CAUSE 3u
-#define INCIDENT_VIEWS	     6u
-/* A window of the rank's own, diagnosed without the others. */
+/* A window of the rank that its verdict may use. */
 struct view {
 	struct excerpt *excerpt;  /* NULL: none */
-	enum finding_cause cause; /* UNKNOWN: none, or not sure enough */
+	enum finding_cause cause; /* of a view: UNKNOWN: none, or not sure enough */
 	double worth;		  /* how much it says */
 	double lost_ns;		  /* self time above what was expected, of its steps */
 	uint64_t begin_unix_ns;
 };
 
-struct views {
-	struct view view[INCIDENT_VIEWS];
-	double lost_ns[CAUSE_COUNT]; /* of all windows with that cause, kept or not */
+/* Views with a cause, each with a different one; the other views have none. */
+#define INCIDENT_VIEWS_CAUSE 3u
+#define INCIDENT_VIEWS	     6u
+/* Added to a window's weight if the rank itself was slow. It exceeds any window's flagged steps and
+ * lost milliseconds, and a double can still add one half to it. */
+#define INCIDENT_OWN_WEIGHT 1e12
+/* The windows that a rank's verdict is made from, by what they show; incident_views.c holds their
+ * excerpts. The most important place comes first. */
+#define INCIDENT_PLACES (INCIDENT_VIEWS + 4u)
+struct excerpts {
+	union {
+		struct {
+			struct view open; /* most of the time in which steps stand still */
+			struct view slow; /* most of its slow steps */
+			struct view
+			    view[INCIDENT_VIEWS]; /* own windows, diagnosed without others */
+			struct view healthy;	  /* the best reference */
+			struct view waiting;	  /* steps in which it was not slow itself */
+		};
+		struct view at[INCIDENT_PLACES];
+	};
+	double lost_ns[CAUSE_COUNT]; /* of all own windows with that cause, kept or not */
 };
 
 /* Spikes in one function and span. Step, rank and times: of the longest one. */
@@ -65,17 +81,6 @@ struct sent {
 struct medians {
 	double weight; /* how much it says */
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
-};
-
-/* The excerpts that a rank's verdict is made from; incident_views.c holds them. NULL: none. */
-struct excerpts {
-	struct excerpt *slow; /* of the window that says most */
-	double slow_weight;   /* how much it says */
-	struct excerpt *healthy;
-	struct excerpt *waiting; /* of windows in which the rank was not slow itself */
-	double waiting_weight;
-	struct excerpt *open; /* shows most of the time in which its steps stand still */
-	struct views views;   /* of its own windows */
 };
 
 /* What others say that the rank lost. */
@@ -263,27 +268,18 @@ uint64_t incident_member_key(int32_t rank, const char *node);
  * of the incident and of the set, and the set bounds them. Without room the least important one is
  * dropped. ---- */
 
-/* Puts p into *to, one of the member's excerpts. False: there is no room, and *to is as before. */
-bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
-			 struct excerpt **to, struct excerpt *p);
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m);
-/* p shows more of the time in which the rank's steps stand still. Either may be NULL. */
-bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *than);
-/* The healthy steps of p are the better reference: from before the fault, else more of them, with
- * kernels and stacks, else earlier. than may be NULL. */
-bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *than);
-/* How much an excerpt can say: the time lost, times 8 with kernels, times 8 with stacks. */
-double incident_views_worth(const struct excerpt *p, double lost_ns);
-/* Offers an own window of the rank. It is kept if it says more than another, which is then dropped.
- * While there is room, the order of calls doesn't matter. False: there was no room. */
+/* Offers the window to every place. A place takes it if it says more than what is there, which is
+ * then dropped. While there is room, the order of calls doesn't matter. slow: how much it says of
+ * the rank's slow steps. False: there was no room. */
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
-			const struct digest *d);
+			const struct digest *d, double slow);
 /* Takes the excerpts that say more than those of `to`. The incident of `from` is about to be freed. */
 void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
 			  const struct member *from);
 /* Time lost that this kept window stands for, ns: its own, and a share of what dropped windows of
  * the same cause lost. */
-double incident_views_stands_for(const struct views *views, const struct view *v);
+double incident_views_stands_for(const struct excerpts *e, const struct view *v);
 
 /* ---- incident_waits.c ---- */
 

@@ -14,55 +14,30 @@
 #include "base/limits.h"
 #include "model/thresholds.h"
 
-/* Where a member holds excerpts. */
-#define PLACES (INCIDENT_VIEWS + 4)
-
 /* ---- room ---- */
 
-/* The k-th place; more important places have higher k. */
-static struct excerpt **place(struct member *m, uint32_t k)
+/* The importance of a place. Ranks that only waited matter least, because there are many. */
+static uint32_t rank_at(const struct member *m, const struct view *at)
 {
-	if (k == 0)
-		return &m->excerpts.waiting;
-	if (k == 1)
-		return &m->excerpts.healthy;
-	if (k == PLACES - 2)
-		return &m->excerpts.slow;
-	if (k == PLACES - 1)
-		return &m->excerpts.open;
-	return &m->excerpts.views.view[INCIDENT_VIEWS + 1 - k].excerpt;
-}
-
-/* The importance of the k-th place. Ranks that only waited matter least, because there are many. */
-static uint32_t rank_at(const struct member *m, uint32_t k)
-{
-	return m->steps.reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
+	return m->steps.reasons & ~(1u << WINDOW_COMM)
+		   ? INCIDENT_PLACES + 1 - (uint32_t)(at - m->excerpts.at)
+		   : 1;
 }
 
 /* The importance of the most important place that holds p; 0: none. */
-static uint32_t rank_of(struct member *m, const struct excerpt *p)
+static uint32_t rank_of(const struct member *m, const struct excerpt *p)
 {
-	for (uint32_t k = PLACES; k-- > 0;)
-		if (*place(m, k) == p)
-			return rank_at(m, k);
+	for (uint32_t k = 0; k < INCIDENT_PLACES; k++)
+		if (m->excerpts.at[k].excerpt == p)
+			return rank_at(m, &m->excerpts.at[k]);
 	return 0;
 }
 
-static uint32_t rank_of_place(struct member *m, struct excerpt **to)
+static void drop(struct incident_set *s, struct incident *i, struct member *m, struct view *from)
 {
-	uint32_t k = 0;
+	struct excerpt *p = from->excerpt;
 
-	while (place(m, k) != to)
-		k++;
-	return rank_at(m, k);
-}
-
-static void drop(struct incident_set *s, struct incident *i, struct member *m,
-		 struct excerpt **from)
-{
-	struct excerpt *p = *from;
-
-	*from = NULL;
+	from->excerpt = NULL;
 	if (p && !rank_of(m, p)) {
 		s->excerpt_bytes -= p->bytes;
 		i->excerpt_bytes -= p->bytes;
@@ -83,8 +58,8 @@ static bool drop_least(struct incident_set *s, struct incident *i, uint32_t belo
 	for (uint32_t n = 0; n < i->member_count && (!least || rank > i->excerpt_rank); n++) {
 		uint32_t at = (from + n) % i->member_count;
 
-		for (uint32_t k = 0; k < PLACES; k++) {
-			struct excerpt *have = *place(&i->members[at], k);
+		for (uint32_t k = 0; k < INCIDENT_PLACES; k++) {
+			struct excerpt *have = i->members[at].excerpts.at[k].excerpt;
 			uint32_t its = have ? rank_of(&i->members[at], have) : rank;
 
 			if (its < rank) {
@@ -96,9 +71,9 @@ static bool drop_least(struct incident_set *s, struct incident *i, uint32_t belo
 		}
 	}
 	i->excerpt_rank = rank;
-	for (uint32_t k = 0; least && k < PLACES; k++)
-		if (*place(least, k) == p)
-			drop(s, i, least, place(least, k));
+	for (uint32_t k = 0; least && k < INCIDENT_PLACES; k++)
+		if (least->excerpts.at[k].excerpt == p)
+			drop(s, i, least, &least->excerpts.at[k]);
 	i->excerpts_dropped += least != NULL;
 	return least != NULL;
 }
@@ -147,52 +122,43 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 }
 
 /* How many more bytes the member would hold. */
-static int64_t growth(struct member *m, struct excerpt **to, struct excerpt *p)
+static int64_t growth(struct member *m, struct view *to, const struct excerpt *p)
 {
-	struct excerpt *old = *to;
+	struct excerpt *old = to->excerpt;
 	int64_t more = rank_of(m, p) ? 0 : (int64_t)p->bytes;
 
-	*to = NULL;
+	to->excerpt = NULL;
 	if (old && old != p && !rank_of(m, old))
 		more -= (int64_t)old->bytes;
-	*to = old;
+	to->excerpt = old;
 	return more;
 }
 
-static void hold(struct incident_set *s, struct incident *i, struct member *m, struct excerpt **to,
-		 struct excerpt *p)
+/* Puts v into that place of the member. */
+static void hold(struct incident_set *s, struct incident *i, struct member *m, struct view *to,
+		 const struct view *v)
 {
-	struct excerpt *held = excerpt_hold(p);
+	struct excerpt *held = excerpt_hold(v->excerpt);
 
 	drop(s, i, m, to);
-	if (rank_of_place(m, to) < i->excerpt_rank)
-		i->excerpt_rank = rank_of_place(m, to);
+	if (rank_at(m, to) < i->excerpt_rank)
+		i->excerpt_rank = rank_at(m, to);
 	if (!rank_of(m, held)) {
 		s->excerpt_bytes += held->bytes;
 		i->excerpt_bytes += held->bytes;
 	}
-	*to = held;
-}
-
-bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
-			 struct excerpt **to, struct excerpt *p)
-{
-	int64_t more = growth(m, to, p);
-
-	if (more > 0 && !make_room(s, i, rank_of_place(m, to), (size_t)more))
-		return false;
-	hold(s, i, m, to, p);
-	return true;
+	*to = *v;
 }
 
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m)
 {
-	for (uint32_t k = 0; k < PLACES; k++)
-		drop(s, i, m, place(m, k));
+	for (uint32_t k = 0; k < INCIDENT_PLACES; k++)
+		drop(s, i, m, &m->excerpts.at[k]);
 }
 
 /* ---- diagnosis of one window ---- */
 
+/* How much an excerpt can say: the weight, times 8 with kernels, times 8 with stacks. */
 static double worth_of(const struct excerpt *p, bool healthy, double weight)
 {
 	struct diagnosis_rank r;
@@ -201,21 +167,22 @@ static double worth_of(const struct excerpt *p, bool healthy, double weight)
 	return weight * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
 }
 
-double incident_views_worth(const struct excerpt *p, double lost_ns)
+/* How much it says of the rank's slow steps. A summary lost more than a window with events and
+ * stacks shows, but explains less. */
+static double slow_worth(const struct excerpt *p, double weight)
 {
-	return worth_of(p, false, lost_ns);
+	return weight < INCIDENT_OWN_WEIGHT
+		   ? weight
+		   : INCIDENT_OWN_WEIGHT + worth_of(p, false, weight - INCIDENT_OWN_WEIGHT);
 }
 
-bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *than)
+/* How good a reference the healthy steps are: from before the fault, else more of them, with
+ * kernels and stacks. 0: there are none. */
+static double healthy_worth(const struct excerpt *p)
 {
-	double worth = worth_of(p, true, p->healthy.rank.steps), had;
+	double worth = worth_of(p, true, p->healthy.rank.steps);
 
-	if (!than || !(worth > 0))
-		return worth > 0;
-	if (p->healthy_is_before != than->healthy_is_before)
-		return p->healthy_is_before;
-	had = worth_of(than, true, than->healthy.rank.steps);
-	return worth > had || (!(worth < had) && p->begin_unix_ns < than->begin_unix_ns);
+	return worth > 0 && p->healthy_is_before ? INCIDENT_OWN_WEIGHT + worth : worth;
 }
 
 /* The observed time of a ledger. */
@@ -226,12 +193,6 @@ static uint64_t seen_ns(const struct ledger *l)
 	for (uint32_t k = 0; k < l->count; k++)
 		ns += l->account[k].kind == LEDGER_UNOBSERVED ? 0 : l->account[k].ns;
 	return ns;
-}
-
-bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *than)
-{
-	return p && p->ledger.open.steps &&
-	       (!than || seen_ns(&p->ledger.open) > seen_ns(&than->ledger.open));
 }
 
 /* Diagnoses the window alone. */
@@ -250,7 +211,7 @@ static void look(struct view *v)
 	slow.usual_is_own = true;
 	diagnosis_make(&in, &d);
 	v->cause = CAUSE_UNKNOWN;
-	v->worth = incident_views_worth(v->excerpt, v->lost_ns);
+	v->worth = worth_of(v->excerpt, false, v->lost_ns);
 	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP ||
 	    d.confidence < thresholds.sure.separate)
 		return;
@@ -265,91 +226,90 @@ static bool is_better(const struct view *a, const struct view *b)
 	return a->begin_unix_ns < b->begin_unix_ns;
 }
 
-/* The place for v: a free one, that of its cause, or the least; NULL: all others matter more. */
-static struct view *place_of(struct views *views, const struct view *v)
+/* The place of a view: a free one, that of its cause, or the least. */
+static struct view *place_of(struct excerpts *e, const struct view *v)
 {
 	bool has_cause = v->cause != CAUSE_UNKNOWN;
-	struct view *from = views->view + (has_cause ? 0 : INCIDENT_VIEWS_CAUSE), *least = NULL;
+	struct view *from = e->view + (has_cause ? 0 : INCIDENT_VIEWS_CAUSE), *least = NULL;
 	uint32_t count = has_cause ? INCIDENT_VIEWS_CAUSE : INCIDENT_VIEWS - INCIDENT_VIEWS_CAUSE;
 
 	for (uint32_t k = 0; has_cause && k < count; k++)
 		if (from[k].excerpt && from[k].cause == v->cause)
-			return is_better(v, &from[k]) ? &from[k] : NULL;
+			return &from[k];
 	for (uint32_t k = 0; k < count; k++) {
 		if (!from[k].excerpt)
 			return &from[k];
 		if (!least || is_better(least, &from[k]))
 			least = &from[k];
 	}
-	return is_better(v, least) ? least : NULL;
+	return least;
 }
 
-static void become(struct view *to, const struct view *v)
+/* Puts v there if it is worth more than what is there. find_room: others may have to give some; a
+ * merged incident's excerpts have room already. False: there was none. */
+static bool offer(struct incident_set *s, struct incident *i, struct member *m, struct view *to,
+		  struct view v, double worth, bool find_room)
 {
-	struct excerpt *held = to->excerpt;
+	int64_t more;
 
-	*to = *v;
-	to->excerpt = held;
+	v.worth = worth;
+	if (to->excerpt && !is_better(&v, to))
+		return true;
+	more = growth(m, to, v.excerpt);
+	if (find_room && more > 0 && !make_room(s, i, rank_at(m, to), (size_t)more))
+		return false;
+	hold(s, i, m, to, &v);
+	return true;
 }
 
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
-			const struct digest *d)
+			const struct digest *d, double slow)
 {
+	const struct excerpt *p = d->excerpt;
+	struct excerpts *e = &m->excerpts;
 	struct view v = {.excerpt = d->excerpt,
 			 .begin_unix_ns = d->begin_unix_ns,
 			 .lost_ns = d->slow.self_excess_ns > 1 ? d->slow.self_excess_ns : 1};
-	struct view *to;
+	bool room = true;
 
-	if (!d->excerpt || !d->excerpt->slow.rank.steps)
-		return true;
-	look(&v);
-	m->excerpts.views.lost_ns[v.cause] += v.lost_ns;
-	to = place_of(&m->excerpts.views, &v);
-	if (!to)
-		return true;
-	if (!incident_views_hold(s, i, m, &to->excerpt, v.excerpt))
-		return false;
-	become(to, &v);
-	return true;
+	if (p->ledger.open.steps)
+		room = offer(s, i, m, &e->open, v, (double)seen_ns(&p->ledger.open), true);
+	room &= offer(s, i, m, &e->slow, v, slow_worth(p, slow), true);
+	if (digest_is_own(d) && p->slow.rank.steps) {
+		look(&v);
+		e->lost_ns[v.cause] += v.lost_ns;
+		room &= offer(s, i, m, place_of(e, &v), v, v.worth, true);
+	} else if (p->slow.rank.steps) {
+		room &=
+		    offer(s, i, m, &e->waiting, v, worth_of(p, false, p->slow.rank.steps), true);
+	}
+	if (p->healthy.rank.steps)
+		room &= offer(s, i, m, &e->healthy, v, healthy_worth(p), true);
+	return room;
 }
 
 void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
 			  const struct member *from)
 {
-	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
-		to->excerpts.views.lost_ns[k] += from->excerpts.views.lost_ns[k];
-	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
-		const struct view *v = &from->excerpts.views.view[k];
-		struct view *at = v->excerpt ? place_of(&to->excerpts.views, v) : NULL;
+	struct excerpts *e = &to->excerpts;
 
-		if (!at)
-			continue;
-		hold(s, i, to, &at->excerpt, v->excerpt);
-		become(at, v);
-	}
-	if (incident_views_shows_more(from->excerpts.open, to->excerpts.open))
-		hold(s, i, to, &to->excerpts.open, from->excerpts.open);
-	if (from->excerpts.healthy &&
-	    incident_views_is_healthier(from->excerpts.healthy, to->excerpts.healthy))
-		hold(s, i, to, &to->excerpts.healthy, from->excerpts.healthy);
-	if (from->excerpts.slow &&
-	    (!to->excerpts.slow || from->excerpts.slow_weight > to->excerpts.slow_weight)) {
-		hold(s, i, to, &to->excerpts.slow, from->excerpts.slow);
-		to->excerpts.slow_weight = from->excerpts.slow_weight;
-	}
-	if (from->excerpts.waiting && (!to->excerpts.waiting || from->excerpts.waiting_weight >
-								    to->excerpts.waiting_weight)) {
-		hold(s, i, to, &to->excerpts.waiting, from->excerpts.waiting);
-		to->excerpts.waiting_weight = from->excerpts.waiting_weight;
+	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
+		e->lost_ns[k] += from->excerpts.lost_ns[k];
+	for (uint32_t k = 0; k < INCIDENT_PLACES; k++) {
+		const struct view *v = &from->excerpts.at[k];
+		bool is_view = v >= from->excerpts.view && v < from->excerpts.view + INCIDENT_VIEWS;
+
+		if (v->excerpt)
+			offer(s, i, to, is_view ? place_of(e, v) : &e->at[k], *v, v->worth, false);
 	}
 }
 
-double incident_views_stands_for(const struct views *views, const struct view *v)
+double incident_views_stands_for(const struct excerpts *e, const struct view *v)
 {
 	double kept_ns = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (views->view[k].excerpt && views->view[k].cause == v->cause)
-			kept_ns += views->view[k].lost_ns;
-	return v->lost_ns * (views->lost_ns[v->cause] / kept_ns);
+		if (e->view[k].excerpt && e->view[k].cause == v->cause)
+			kept_ns += e->view[k].lost_ns;
+	return v->lost_ns * (e->lost_ns[v->cause] / kept_ns);
 }

@@ -22,7 +22,7 @@ const struct member *incident_waits_most(const struct incident *i)
  * others did not wait with them. most: the rank that waited longest. */
 static bool waited(const struct member *m, const struct member *most)
 {
-	return !m->excerpts.waiting ||
+	return !m->excerpts.waiting.excerpt ||
 	       m->steps.waited_ns >= thresholds.part.half * most->steps.waited_ns;
 }
 
@@ -49,8 +49,9 @@ static uint32_t sources_of(const struct incident *i, const struct member *most,
 
 		if (own)
 			list[n++] = (struct coll_source){k, &own->ledger.colls, waits};
-		if (e->waiting && e->waiting != own)
-			list[n++] = (struct coll_source){k, &e->waiting->ledger.colls, waits};
+		if (e->waiting.excerpt && e->waiting.excerpt != own)
+			list[n++] =
+			    (struct coll_source){k, &e->waiting.excerpt->ledger.colls, waits};
 	}
 	return n;
 }

@@ -60,7 +60,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
 	out->period = l->period;
-	out->stuck = j->kind == FINDING_HANG ? m->excerpts.open->stuck : "";
+	out->stuck = j->kind == FINDING_HANG ? m->excerpts.open.excerpt->stuck : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
@@ -145,7 +145,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 		return;
 	p = incident_books_excerpt(i, j, m);
 	rank_list_add(to, m, p);
-	if (p != m->excerpts.slow)
+	if (p != m->excerpts.slow.excerpt)
 		plain_view(m, p, false, &to->rank[at]);
 	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
@@ -163,7 +163,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 			list[n++] = &i->members[k];
 	if (list && !n && j->kind == FINDING_UNIFORM)
 		for (uint32_t k = 0; k < i->member_count; k++)
-			if (i->members[k].excerpts.slow)
+			if (i->members[k].excerpts.slow.excerpt)
 				list[n++] = &i->members[k];
 	ORDER_SORT(list, n, by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
@@ -180,8 +180,8 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct excerpt *p =
-		    m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
+		const struct excerpt *p = m->excerpts.waiting.excerpt ? m->excerpts.waiting.excerpt
+								      : m->excerpts.slow.excerpt;
 
 		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
@@ -332,9 +332,9 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 	uint32_t n = 0, k = 0;
 
 	for (uint32_t q = 0; q < who->count && !n; q++)
-		if (who->member[q]->excerpts.healthy &&
-		    who->member[q]->excerpts.healthy->healthy.rank.steps)
-			plain_view(who->member[q], who->member[q]->excerpts.healthy, true,
+		if (who->member[q]->excerpts.healthy.excerpt &&
+		    who->member[q]->excerpts.healthy.excerpt->healthy.rank.steps)
+			plain_view(who->member[q], who->member[q]->excerpts.healthy.excerpt, true,
 				   &list[n++]);
 	if (own && own->steps)
 		list[n++] = *own;
@@ -378,21 +378,21 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
 		struct seen *s = &out[n];
 
-		if (!m->excerpts.views.view[k].excerpt)
+		if (!m->excerpts.view[k].excerpt)
 			continue;
 		with->one.count = 1;
 		with->one.member[0] = m;
 		with->one.rank[0] = *known;
-		show(m, m->excerpts.views.view[k].excerpt, &with->one.rank[0]);
+		show(m, m->excerpts.view[k].excerpt, &with->one.rank[0]);
 		before_of(with, j, &with->one, &before);
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
-		*s = (struct seen){.rank = with->one.rank[0],
-				   .cause = is_sure(d) ? d->cause : CAUSE_UNKNOWN,
-				   .confidence = d->confidence,
-				   .lost_ns = m->excerpts.views.view[k].lost_ns,
-				   .stands_for_ns = incident_views_stands_for(
-				       &m->excerpts.views, &m->excerpts.views.view[k])};
+		*s = (struct seen){
+		    .rank = with->one.rank[0],
+		    .cause = is_sure(d) ? d->cause : CAUSE_UNKNOWN,
+		    .confidence = d->confidence,
+		    .lost_ns = m->excerpts.view[k].lost_ns,
+		    .stands_for_ns = incident_views_stands_for(&m->excerpts, &m->excerpts.view[k])};
 		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
 			most_ns = s->lost_ns;
 		n++;
@@ -550,12 +550,12 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
-		    is_in(&with->all, m->rank) || !m->excerpts.slow ||
+		    is_in(&with->all, m->rank) || !m->excerpts.slow.excerpt ||
 		    m->steps.self_excess_ns <= little_ns || !incident_is_lasting(i, m) ||
 		    incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
-		rank_list_add(&with->part, m, m->excerpts.slow);
+		rank_list_add(&with->part, m, m->excerpts.slow.excerpt);
 		choose_view(with, j, m, &with->part.rank[0]);
 		add_ledger(with, i, j, m, &with->part.rank[0]);
 		judge_part(with, j, &with->part, &out[n]);
@@ -668,7 +668,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 		add_group(with);
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
 		if (incident_books_excerpt(i, j, with->all.member[k]) ==
-		    with->all.member[k]->excerpts.slow)
+		    with->all.member[k]->excerpts.slow.excerpt)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);

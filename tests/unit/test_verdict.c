@@ -949,17 +949,15 @@ static void what_is_closed_gives_room_first(void **unused)
 static uint64_t bytes_of_member(const struct member *m)
 {
 	const struct excerpts *e = &m->excerpts;
-	const struct excerpt *p[INCIDENT_VIEWS + 4] = {e->slow, e->healthy, e->waiting, e->open};
 	uint64_t bytes = 0;
 
-	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		p[4 + k] = e->views.view[k].excerpt;
-	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
+	for (size_t k = 0; k < INCIDENT_PLACES; k++) {
+		const struct excerpt *p = e->at[k].excerpt;
 		bool again = false;
 
 		for (size_t q = 0; q < k; q++)
-			again |= p[q] == p[k];
-		bytes += p[k] && !again ? p[k]->bytes : 0;
+			again |= e->at[q].excerpt == p;
+		bytes += p && !again ? p->bytes : 0;
 	}
 	return bytes;
 }
