@@ -957,25 +957,14 @@ static void knows_what_short_sleeps_are_for(void **state)
 	assert_true(n.stacks >= n.sleeps * 9 / 10);
 }
 
-static void knows_who_had_the_cpu_instead(void **state)
-{
-	uint64_t kernel_ns;
-	uint64_t hogged = 0, by_hog = 0, runnable = 0, times = 0;
-	struct figures before, after;
-	pid_t hog = start(child_hogs), pid;
-	struct thread_total t;
+struct preempted {
+	uint64_t times, by_hog, ns, hogged_ns;
+};
 
-	wait_ready(hog, 1, true);
-	let_go();
-	pid = start(child_spins);
-	let_run(50);
-	figures_get(pid, &before);
-	record(pid, pid, &t);
-	let_run(1500);
-	figures_get(pid, &after);
-	drain(&t, pid);
-	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
-		const struct stack_switch *s = &t.batch.switches[i];
+static void preempted_add(struct preempted *n, const struct stack_batch *b, pid_t hog)
+{
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
 
 		if (s->state != STACK_SWITCH_RUNNABLE || s->flags & STACK_SWITCH_FOLDED)
 			continue;
@@ -983,21 +972,42 @@ static void knows_who_had_the_cpu_instead(void **state)
 		assert_int_equal(s->waker_tid, 0);
 		assert_int_equal(s->cpu, 0);
 		assert_int_equal(s->ns[STACK_SWITCH_RUNNABLE], s->in_ns - s->out_ns);
-		times++;
-		runnable += s->in_ns - s->out_ns;
+		n->times++;
+		n->ns += s->in_ns - s->out_ns;
 		if (s->next_tid != (uint32_t)hog)
 			continue;
-		by_hog++;
-		hogged += s->in_ns - s->out_ns;
+		n->by_hog++;
+		n->hogged_ns += s->in_ns - s->out_ns;
 	}
+}
+
+static void knows_who_had_the_cpu_instead(void **state)
+{
+	pid_t hog = start(child_hogs), pid;
+	struct preempted n = {0};
+	struct figures before, after;
+	struct thread_total t;
+	uint64_t kernel_ns;
+
+	wait_ready(hog, 1, true);
+	let_go();
+	pid = start(child_spins);
+	let_run(50);
+	figures_get(pid, &before);
+	record(pid, pid, &t);
+	/* others of this CPU may be first, and the hog after them: on a busy machine nearly always */
+	for (int k = 0; k < 20 && (n.times <= 10 || !n.by_hog); k++) {
+		let_run(1500);
+		figures_get(pid, &after);
+		drain(&t, pid);
+		preempted_add(&n, &t.batch, hog);
+	}
+	kernel_ns = after.run_delay_ns - before.run_delay_ns;
 	print_message(
 	    "# preempted %lu times for %lu us, %lu us of that by the hog; run queue %lu us\n",
-	    times, runnable / 1000, hogged / 1000,
-	    (after.run_delay_ns - before.run_delay_ns) / 1000);
-	/* others of this CPU may be first, and the hog after them */
-	assert_true(times > 10 && by_hog > 0);
+	    n.times, n.ns / 1000, n.hogged_ns / 1000, kernel_ns / 1000);
+	assert_true(n.times > 10 && n.by_hog > 0);
 	/* a switch that the kernel does not report makes a wait of a run: on a busy machine some */
-	kernel_ns = after.run_delay_ns - before.run_delay_ns;
 	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 >= kernel_ns * 6);
 	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 <= kernel_ns * 16);
 	record_end(pid, &t);
