@@ -232,7 +232,7 @@
 #define LIMIT_ALERTS 1024u
 /* Findings per incident: a few slow ranks, found one by one. */
 #define LIMIT_INCIDENT_FINDINGS 32u
-/* Functions of spikes per incident, 540 bytes each; the longest ones. */
+/* Functions of spikes per incident, 2.5 KB each; the longest ones. */
 #define LIMIT_INCIDENT_SPIKES 8u
 /* Excerpts (analysis/cause/excerpt.h), some 50 KB each, of all live incidents. */
 #define LIMIT_INCIDENT_EXCERPT_BYTES (200u << 20)

@@ -54,6 +54,7 @@ static void incident_free(struct incident_set *s, struct incident *i)
 	free(i->members);
 	free(i->anomalies);
 	free(i->runs);
+	free(i->spikes);
 	free(i);
 }
 
@@ -401,29 +402,6 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 }
 
-/* The same function in the same span. */
-static bool is_like_spike(const struct slow_step *a, const struct slow_step *b)
-{
-	return !strcmp(a->span, b->span) && !strcmp(a->function_name, b->function_name);
-}
-
-/* Whether a says more than b. A rank that was slow itself says more than one that waited for it. */
-static bool spike_says_more(const struct slow_step *a, bool a_waits, const struct slow_step *b,
-			    bool b_waits)
-{
-	if (!a->known || !b->known || a_waits != b_waits)
-		return a->known && (!b->known || b_waits);
-	return a->latency_ns > b->latency_ns && is_like_spike(a, b);
-}
-
-static void spike_take(struct incident *i, const struct slow_step *s, bool waits)
-{
-	if (!s || !spike_says_more(s, waits, &i->spike, i->spike_waits))
-		return;
-	i->spike = *s;
-	i->spike_waits = waits;
-}
-
 static struct run run_of(const struct digest *d)
 {
 	return (struct run){.member = incident_member_key(d->rank.rank, d->rank.node),
@@ -449,9 +427,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	if (m && d->reason == WINDOW_ASKED)
 		incident_waits_note(i, m, d->excerpt);
 	anomaly_take(i, d->anomaly_id);
-	spike_take(i, spike, !digest_is_own(d));
-	if (spike && digest_is_own(d))
-		incident_spikes_note(i, d->rank.rank, spike);
+	if (spike)
+		incident_spikes_note(i, d->rank.rank, spike, !digest_is_own(d));
 	if (!again)
 		run_take(i, r);
 	i->windows++;
@@ -825,21 +802,24 @@ static bool has_member(const struct incident *i, const struct wire_rank *who)
  * belongs to the one that it waited for. */
 static bool recurs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
-	if ((n->only_waited || i->spike_waits) && near(s, i, n))
+	const struct incident_spike *about = i->spike_count ? i->spikes : NULL;
+	bool waits = about && about->waits;
+
+	if ((n->only_waited || waits) && near(s, i, n))
 		return true;
-	if (n->only_waited != i->spike_waits)
+	if (n->only_waited != waits)
 		return false;
-	if (!n->spike || !i->spike.known)
+	if (!n->spike || !about)
 		return has_member(i, n->who);
-	return is_like_spike(n->spike, &i->spike);
+	return incident_spikes_is_like(n->spike, &about->step);
 }
 
 /* Whether both are spikes, and of other functions. */
 static bool differ(const struct incident *a, const struct incident *b)
 {
-	return a->spike.known && b->spike.known && !a->spike_waits && !b->spike_waits &&
-	       !is_like_spike(&a->spike, &b->spike) && incident_is_spikes(a) &&
-	       incident_is_spikes(b);
+	return a->spike_count && b->spike_count && !a->spikes->waits && !b->spikes->waits &&
+	       !incident_spikes_is_like(&a->spikes->step, &b->spikes->step) &&
+	       incident_is_spikes(a) && incident_is_spikes(b);
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i,
@@ -949,7 +929,6 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
 	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
-	spike_take(to, &from->spike, from->spike_waits);
 	incident_spikes_merge(to, from);
 }
 

@@ -402,8 +402,8 @@ static void put_slow_step(json_t *out, const struct incident *i, const struct in
 	    spikes ? json_pack("{s:I, s:o}", "count", (json_int_t)spikes, "period_s",
 			       period_ns > 0 ? json_real(period_ns * 1e-9) : json_null())
 		   : json_null());
-	if (i->spike.known && incident_is_spikes(i))
-		step = &i->spike;
+	if (i->spike_count && incident_is_spikes(i))
+		step = &i->spikes->step;
 	json_object_set_new(out, "slow_step", slow_step_json_make(step));
 	json_object_set_new(out, "other_spikes", incident_spikes_json(i, step));
 }

@@ -58,15 +58,12 @@ struct excerpts {
 	double lost_ns[CAUSE_COUNT]; /* of all own windows with that cause, kept or not */
 };
 
-/* Spikes in one function and span. Step, rank and times: of the longest one. */
+/* Spikes in one function and span. */
 struct incident_spike {
-	char span[SLOW_STEP_TEXT_BYTES]; /* "": none */
-	char function[SLOW_STEP_TEXT_BYTES],
-	    name[SLOW_STEP_TEXT_BYTES]; /* with its line; without */
-	double latency_ns, expected_ns;
-	int64_t begin_unix_ns;
+	struct slow_step step; /* the longest one */
 	uint64_t count;
-	int32_t rank;
+	int32_t rank; /* of the longest one */
+	bool waits;   /* the rank only waited in them */
 };
 
 /* What its windows count. */
@@ -164,12 +161,12 @@ struct incident {
 	/* 0: ordinary. Else only findings with the same number join it, and windows with an id of its
 	 * anomalies: 1: imbalance; above: requests that missed an objective in one way. */
 	uint64_t apart;
-	/* What its spikes are about: the worst one whose function is known */
-	struct slow_step spike;
-	bool spike_waits; /* its rank only waited in it */
-	/* All of them whose function is known, longest first */
-	struct incident_spike spikes[LIMIT_INCIDENT_SPIKES];
+	/* Those whose function is known: those of ranks that were slow themselves before those of
+	 * ranks that waited, then the longest first. If it is an incident of spikes, the first one is
+	 * what they are about. */
+	struct incident_spike *spikes;
 	uint32_t spike_count;
+	size_t spike_room;
 };
 
 struct incident_set {
@@ -235,7 +232,9 @@ bool incident_is_short(const struct run *r);
 /* Its runs are single slow steps, some of which count one by one, and nothing accuses a rank. */
 bool incident_is_spikes(const struct incident *i);
 /* A spike of that rank, whose function is known. */
-void incident_spikes_note(struct incident *i, int32_t rank, const struct slow_step *s);
+void incident_spikes_note(struct incident *i, int32_t rank, const struct slow_step *s, bool waits);
+/* The same function in the same span. */
+bool incident_spikes_is_like(const struct slow_step *a, const struct slow_step *b);
 void incident_spikes_merge(struct incident *to, const struct incident *from);
 /* Those in another function or span than `shown` (may be NULL), longest first; owned. */
 json_t *incident_spikes_json(const struct incident *i, const struct slow_step *shown);

@@ -4,55 +4,53 @@
 #include <string.h>
 
 #include "aggregator/incident/incident_private.h"
+#include "base/room.h"
 #include "base/text/json_text.h"
 #include "base/text/text.h"
 
-static bool is_of(const struct incident_spike *k, const char *span, const char *name)
+bool incident_spikes_is_like(const struct slow_step *a, const struct slow_step *b)
 {
-	return !strcmp(k->span, span) && !strcmp(k->name, name);
+	return !strcmp(a->span, b->span) && !strcmp(a->function_name, b->function_name);
 }
 
-/* Longest first; without room the shortest kind goes. */
+static bool is_before(const struct incident_spike *a, const struct incident_spike *b)
+{
+	return a->waits != b->waits ? b->waits : a->step.latency_ns > b->step.latency_ns;
+}
+
+/* Without room the last kind goes. */
 static void take(struct incident *i, const struct incident_spike *one)
 {
-	struct incident_spike *list = i->spikes, sum = *one;
+	struct incident_spike *have = i->spikes, sum = *one;
 	uint32_t at = 0, to;
 
-	while (at < i->spike_count && !is_of(&list[at], one->span, one->name))
+	while (at < i->spike_count && (have[at].waits != one->waits ||
+				       !incident_spikes_is_like(&have[at].step, &one->step)))
 		at++;
 	if (at < i->spike_count) {
-		uint64_t count = list[at].count + one->count;
-
-		if (list[at].begin_unix_ns == one->begin_unix_ns) /* a step in two windows */
-			return;
-		if (list[at].latency_ns > one->latency_ns)
-			sum = list[at];
-		sum.count = count;
+		if (have[at].step.begin_unix_ns == one->step.begin_unix_ns)
+			return; /* a step in two windows */
+		if (is_before(&have[at], one))
+			sum = have[at];
+		sum.count = have[at].count + one->count;
 	} else if (at == LIMIT_INCIDENT_SPIKES) {
-		if (list[--at].latency_ns >= one->latency_ns)
+		if (!is_before(one, &have[--at]))
 			return;
 	} else {
+		if (ROOM_FOR(i->spikes, i->spike_room, at + 1ull))
+			return;
 		i->spike_count++;
 	}
 	to = at;
-	while (to && list[to - 1].latency_ns < sum.latency_ns)
+	while (to && is_before(&sum, &i->spikes[to - 1]))
 		to--;
-	memmove(&list[to + 1], &list[to], (at - to) * sizeof(*list));
-	list[to] = sum;
+	memmove(&i->spikes[to + 1], &i->spikes[to], (at - to) * sizeof(sum));
+	i->spikes[to] = sum;
 }
 
-void incident_spikes_note(struct incident *i, int32_t rank, const struct slow_step *s)
+void incident_spikes_note(struct incident *i, int32_t rank, const struct slow_step *s, bool waits)
 {
-	struct incident_spike one = {.latency_ns = s->latency_ns,
-				     .expected_ns = s->expected_ns,
-				     .begin_unix_ns = s->begin_unix_ns,
-				     .count = 1,
-				     .rank = rank};
-
-	text_copy(one.span, sizeof(one.span), s->span);
-	text_copy(one.function, sizeof(one.function), s->function);
-	text_copy(one.name, sizeof(one.name), s->function_name);
-	take(i, &one);
+	take(i, &(struct incident_spike){.step = *s, .count = 1, .rank = rank, .waits = waits});
 }
 
 void incident_spikes_merge(struct incident *to, const struct incident *from)
@@ -66,14 +64,15 @@ json_t *incident_spikes_json(const struct incident *i, const struct slow_step *s
 	json_t *list = json_array();
 
 	for (uint32_t k = 0; k < i->spike_count; k++) {
-		const struct incident_spike *s = &i->spikes[k];
+		const struct slow_step *s = &i->spikes[k].step;
 
-		if (shown && is_of(s, shown->span, shown->function_name))
+		if (i->spikes[k].waits || (shown && incident_spikes_is_like(s, shown)))
 			continue;
 		json_array_append_new(
 		    list,
-		    json_pack("{s:i, s:I, s:o, s:o, s:o, s:f, s:f}", "rank", (int)s->rank, "count",
-			      (json_int_t)s->count, "function", json_text(s->function), "span",
+		    json_pack("{s:i, s:I, s:o, s:o, s:o, s:f, s:f}", "rank", (int)i->spikes[k].rank,
+			      "count", (json_int_t)i->spikes[k].count, "function",
+			      json_text(s->function), "span",
 			      *s->span ? json_text(s->span) : json_null(), "begin_unix_ns",
 			      json_exact((uint64_t)s->begin_unix_ns), "latency_ms",
 			      text_ms(s->latency_ns), "expected_ms", text_ms(s->expected_ns)));
