@@ -45,10 +45,11 @@ static bool has_launch_times(const struct diagnosis_rank *r)
 struct growth {
 	const struct diagnosis_function *f;
 	double mine_ns, base_ns, base_off_ns, base_total_ns;
-	double grown_ns;   /* in the threads that delay the GPU; 0 if it may be noise */
+	double grown_ns;   /* in the threads that delay the GPU */
+	double whole_ns;   /* what of it grew: its CPU time, or its blocked time */
 	double delta;	   /* change of its share of all CPU time */
 	double held_delta; /* the same, in the threads that delay the GPU */
-	bool sure;
+	bool sure;	   /* it is not noise */
 };
 
 /* Sketches name Python functions without their file: "forward" equals "forward (model.py)". */
@@ -128,6 +129,7 @@ static void grow(const struct diagnosis_view *v, const struct diagnosis_bases *b
 	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
 		     variance_of(g->base_ns, whole, samples));
 	g->grown_ns = g->mine_ns - g->base_ns;
+	g->whole_ns = f->total_ns;
 	/* running time is known from samples only */
 	if (!(samples > 0) || !(v->who->samples > 0))
 		g->delta = g->held_delta = 0;
@@ -142,7 +144,7 @@ struct class_sum {
 	const struct diagnosis_function *on, *off, *on_all;
 };
 
-static void add_class(struct class_sum *sums, const struct growth *g, bool launch_only)
+static void add_class(struct class_sum *sums, const struct growth *g)
 {
 	const struct diagnosis_function *f = g->f;
 	enum finding_cause on = function_class_cause(f->name, f->kind, true);
@@ -279,20 +281,58 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 
 /* ---- a hot function ---- */
 
-struct hottest {
-	struct growth any, python;
-	double any_ns, python_ns;
+/* What the functions are compared with. */
+struct comparison {
+	const struct diagnosis_bases *bases;
+	bool launch_only;
 };
 
-/* Keeps the function nearest to the growth: of those that contain most of it, the one with the
- * least total time. */
-static void keep_nearest(struct growth *best, const struct growth *g, double most_ns)
+/* How much f grew; false: it did not, or its name says nothing. */
+typedef bool (*growth_fn)(const struct diagnosis_view *v, const struct comparison *c,
+			  const struct diagnosis_function *f, struct growth *g);
+
+static bool is_nearer(const struct growth *g, const struct growth *than)
 {
-	if (g->grown_ns < (1 - thresholds.part.matters) * most_ns)
-		return;
-	if (!best->f || g->f->total_ns < best->f->total_ns ||
-	    (g->f->total_ns <= best->f->total_ns && g->f->self_ns > best->f->self_ns))
-		*best = *g;
+	return !than->f || g->whole_ns < than->whole_ns ||
+	       (g->whole_ns <= than->whole_ns && g->f->self_ns > than->f->self_ns);
+}
+
+/* The function nearest to the growth: of those that contain most of it, the one with the least time
+ * in all. Only Python functions are looked at if python. Returns the most that one grew. */
+static double nearest(const struct diagnosis_view *v, const struct comparison *c, growth_fn of,
+		      bool python, struct growth *best)
+{
+	double most_ns = 0;
+	struct growth g;
+
+	*best = (struct growth){.f = NULL};
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < v->who->function_count; i++) {
+			const struct diagnosis_function *f = &v->who->function[i];
+
+			if (f->kind == FUNCTION_KERNEL || (python && f->kind != FUNCTION_PYTHON) ||
+			    function_class_is_plumbing(f->name, f->kind) || !of(v, c, f, &g))
+				continue;
+			if (!pass)
+				most_ns = fmax(most_ns, g.grown_ns);
+			else if (g.grown_ns >= (1 - thresholds.part.matters) * most_ns &&
+				 is_nearer(&g, best))
+				*best = g;
+		}
+	return most_ns;
+}
+
+/* Prefers Python functions to the native code below them. best->f NULL: nothing grew. Returns the
+ * most that a function grew. */
+static double hottest(const struct diagnosis_view *v, const struct comparison *c, growth_fn of,
+		      struct growth *best)
+{
+	struct growth python;
+	double most_ns = nearest(v, c, of, false, best);
+
+	if (nearest(v, c, of, true, &python) >= thresholds.part.half * most_ns && python.f)
+		*best = python;
+	return most_ns;
 }
 
 static enum finding_cause function_cause(const struct diagnosis_view *v,
@@ -326,8 +366,8 @@ static bool is_at(const char *place, const char *name)
 
 /* Whether a contended kernel lock explains the growth. Its waiters spin before they sleep, and
  * repeat the lookup that the lock protects. The function that calls the kernel did not change. */
-static bool grew_around_a_lock(const struct diagnosis_view *v, const struct diagnosis_bases *b,
-			       bool launch_only, const struct growth *of)
+static bool grew_around_a_lock(const struct diagnosis_view *v, const struct comparison *c,
+			       const struct growth *of)
 {
 	const struct os_signal *lock = diagnosis_os_lock(v);
 	struct growth g;
@@ -337,34 +377,41 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct diag
 
 		if (f->kind != FUNCTION_KERNEL || !is_at(lock->subject, f->name))
 			continue;
-		grow(v, b, launch_only, f, &g);
+		grow(v, c->bases, c->launch_only, f, &g);
 		if (g.sure && g.grown_ns >= thresholds.part.half * of->grown_ns)
 			return true;
 	}
 	return false;
 }
 
-static void hot_function(struct diagnosis_view *v, const struct diagnosis_bases *b,
-			 bool launch_only, const struct hottest *h, const struct class_sum *sums)
+static bool grew(const struct diagnosis_view *v, const struct comparison *c,
+		 const struct diagnosis_function *f, struct growth *g)
+{
+	grow(v, c->bases, c->launch_only, f, g);
+	return g->sure;
+}
+
+static void hot_function(struct diagnosis_view *v, const struct comparison *of,
+			 const struct class_sum *sums)
 {
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
-	const struct growth *g =
-	    h->python.f && h->python_ns >= thresholds.part.half * h->any_ns ? &h->python : &h->any;
+	struct growth g;
+	double most_ns = hottest(v, of, grew, &g);
 	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on the peers";
 	double whole = v->who->cpu_ns;
-	bool logs = logging->on && logging->on_ns >= thresholds.part.half * h->any_ns;
+	bool logs = logging->on && logging->on_ns >= thresholds.part.half * most_ns;
 	struct diagnosis_candidate *c;
 	struct diagnosis_number mine, base;
 	const char *name;
 
-	if (!g->f)
+	if (!g.f)
 		return;
-	name = logs ? logging->on->name : g->f->name;
-	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs),
-			  logs ? logging->on_ns : g->grown_ns,
-			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
+	name = logs ? logging->on->name : g.f->name;
+	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g.f, logs),
+			  logs ? logging->on_ns : g.grown_ns,
+			  !logs && is_the_same_work(v, &g) ? 0.45 : 0.9);
 	c->by_profile = true;
-	c->evidence_only = !logs && grew_around_a_lock(v, b, launch_only, g);
+	c->evidence_only = !logs && grew_around_a_lock(v, of, &g);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes %s more CPU per step %s",
@@ -372,9 +419,9 @@ static void hot_function(struct diagnosis_view *v, const struct diagnosis_bases 
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
-			 name, diagnosis_text_ms(g->mine_ns, &mine),
-			 diagnosis_text_ms(g->base_ns, &base), where,
-			 whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
+			 name, diagnosis_text_ms(g.mine_ns, &mine),
+			 diagnosis_text_ms(g.base_ns, &base), where,
+			 whole > 0 ? 100 * g.f->total_ns / whole : 0, 100 * g.delta);
 	snprintf(c->because, sizeof(c->because), "%s%.120s takes longer %s",
 		 logs ? "logging in " : "", name, v->than);
 }
@@ -383,7 +430,6 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 {
 	bool launch_only = b->count && has_launch_times(v->who) && has_launch_times(b->rank[0]);
 	struct class_sum sums[CAUSE_COUNT] = {{0}};
-	struct hottest h = {.any_ns = 0};
 	struct growth g;
 
 	if (b->count)
@@ -392,36 +438,17 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 		const struct diagnosis_function *f = &v->who->function[i];
 
 		grow(v, b, launch_only, f, &g);
-		add_class(sums, &g, launch_only);
-		if (function_class_is_plumbing(f->name, f->kind))
-			continue;
-		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta) {
+		add_class(sums, &g);
+		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta &&
+		    !function_class_is_plumbing(f->name, f->kind)) {
 			v->function_delta = g.held_delta;
 			diagnosis_text_copy(v->function_name, sizeof(v->function_name), f->name);
 		}
-		if (!g.sure)
-			continue;
-		if (f->kind != FUNCTION_KERNEL && g.grown_ns > h.any_ns)
-			h.any_ns = g.grown_ns;
-		if (f->kind == FUNCTION_PYTHON && g.grown_ns > h.python_ns)
-			h.python_ns = g.grown_ns;
-	}
-	for (uint32_t i = 0; i < v->who->function_count; i++) {
-		const struct diagnosis_function *f = &v->who->function[i];
-
-		if (function_class_is_plumbing(f->name, f->kind) || f->kind == FUNCTION_KERNEL)
-			continue;
-		grow(v, b, launch_only, f, &g);
-		if (!g.sure)
-			continue;
-		keep_nearest(&h.any, &g, h.any_ns);
-		if (f->kind == FUNCTION_PYTHON)
-			keep_nearest(&h.python, &g, h.python_ns);
 	}
 	kernel_time(v, sums);
 	gil(v, sums);
 	storage(v, sums, b->count > 0);
-	hot_function(v, b, launch_only, &h, sums);
+	hot_function(v, &(struct comparison){b, launch_only}, sums);
 }
 
 /* ---- functions above the usual share of their role ---- */
@@ -456,56 +483,26 @@ static void usual_of(const struct diagnosis_group *g, const struct diagnosis_fun
 
 /* grown_ns: how much longer it takes the launch threads, if everything else takes as long as in the
  * role; delta: how far it is above the line. False: it is not above the line. */
-static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis_function *f,
-			  bool launch_only, struct diagnosis_usual *u, struct growth *g)
+static bool is_above_line(const struct diagnosis_view *v, const struct comparison *c,
+			  const struct diagnosis_function *f, struct growth *g)
 {
 	const struct diagnosis_rank *who = v->who;
 	double share = f->total_ns / who->cpu_ns, held = 1, over;
+	struct diagnosis_usual u;
 
-	if (f->kind == FUNCTION_KERNEL || function_class_is_plumbing(f->name, f->kind) ||
-	    is_nameless(f->name) || share <= PROFILE_DELTA)
+	if (is_nameless(f->name) || share <= PROFILE_DELTA)
 		return false;
-	usual_of(who->group, f, u);
-	over = share - u->line;
-	if (over <= PROFILE_DELTA || u->usual >= 1 ||
+	usual_of(who->group, f, &u);
+	over = share - u.line;
+	if (over <= PROFILE_DELTA || u.usual >= 1 ||
 	    over * who->cpu_ns <=
 		thresholds.sure.errors * sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
 		return false;
-	if (launch_only)
+	if (c->launch_only)
 		held = f->launch_ns / f->total_ns;
-	*g = (struct growth){.f = f, .delta = over, .sure = true};
-	g->grown_ns = held * who->cpu_ns * (share - u->usual) / (1 - u->usual);
+	*g = (struct growth){.f = f, .whole_ns = f->total_ns, .delta = over, .sure = true};
+	g->grown_ns = held * who->cpu_ns * (share - u.usual) / (1 - u.usual);
 	return true;
-}
-
-/* The function nearest to what is unusual; Python functions are preferred to the native code below
- * them. */
-static bool highest_above(const struct diagnosis_view *v, struct growth *best)
-{
-	bool launch_only = has_launch_times(v->who);
-	struct hottest h = {.any_ns = 0};
-	struct diagnosis_usual u;
-	struct growth g;
-
-	for (int pass = 0; pass < 2; pass++)
-		for (uint32_t i = 0; i < v->who->function_count; i++) {
-			const struct diagnosis_function *f = &v->who->function[i];
-
-			if (!is_above_line(v, f, launch_only, &u, &g))
-				continue;
-			if (pass)
-				keep_nearest(&h.any, &g, h.any_ns);
-			else
-				h.any_ns = fmax(h.any_ns, g.grown_ns);
-			if (f->kind != FUNCTION_PYTHON)
-				continue;
-			if (pass)
-				keep_nearest(&h.python, &g, h.python_ns);
-			else
-				h.python_ns = fmax(h.python_ns, g.grown_ns);
-		}
-	*best = h.python.f && h.python_ns >= thresholds.part.half * h.any_ns ? h.python : h.any;
-	return best->f;
 }
 
 /* Adds the function that is most above its usual share. It explains time only if no peer has a
@@ -514,13 +511,16 @@ static void above_line(struct diagnosis_view *v)
 {
 	const struct diagnosis_group *group = v->who->group;
 	struct diagnosis_candidate *c;
+	const struct comparison of = {NULL, has_launch_times(v->who)};
 	struct diagnosis_usual u;
 	struct growth g;
 	double share;
 
 	if (!group || group->sketches <= thresholds.count.few || v->in->kind != FINDING_SLOW_RANK ||
-	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0) ||
-	    !highest_above(v, &g))
+	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0))
+		return;
+	hottest(v, &of, is_above_line, &g);
+	if (!g.f)
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
@@ -541,69 +541,37 @@ static void above_line(struct diagnosis_view *v)
 
 /* ---- blocked without a known class ---- */
 
-/* How much longer the launch threads are blocked in it; 0 if the name says nothing. */
-static double blocked_more(const struct diagnosis_view *v, const struct diagnosis_bases *b,
-			   const struct diagnosis_function *f)
+/* How much longer the launch threads are blocked in it. */
+static bool blocks_longer(const struct diagnosis_view *v, const struct comparison *c,
+			  const struct diagnosis_function *f, struct growth *g)
 {
-	struct growth g;
-
-	if (f->kind == FUNCTION_KERNEL || function_class_is_plumbing(f->name, f->kind))
-		return 0;
-	grow(v, b, false, f, &g);
-	return f->off_ns - g.base_off_ns;
-}
-
-static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis_function *than)
-{
-	bool python = f->kind == FUNCTION_PYTHON;
-
-	if (!than || python != (than->kind == FUNCTION_PYTHON))
-		return !than || python;
-	return f->off_ns < than->off_ns;
-}
-
-/* The function in which the launch threads are blocked for longer than on the base. Of those that
- * contain most of the growth, the one with the least blocked time; Python is preferred. NULL: no
- * function explains half of the gap. */
-static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v,
-						   const struct diagnosis_bases *b, double gap_ns)
-{
-	const struct diagnosis_function *f = v->who->function, *best = NULL;
-	uint32_t n = v->who->function_count;
-	double most = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		most = fmax(most, blocked_more(v, b, &f[i]));
-	if (most <= thresholds.part.half * gap_ns)
-		return NULL;
-	for (uint32_t i = 0; i < n; i++) {
-		if (blocked_more(v, b, &f[i]) >= (1 - thresholds.part.matters) * most &&
-		    is_nearer(&f[i], best))
-			best = &f[i];
-	}
-	return best;
+	grow(v, c->bases, false, f, g);
+	g->grown_ns = f->off_ns - g->base_off_ns;
+	g->whole_ns = f->off_ns;
+	return g->grown_ns > 0;
 }
 
 static void add_host_gap(struct diagnosis_view *v, const struct diagnosis_bases *b, double gap_ns)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
-	const struct diagnosis_function *f = NULL;
+	bool known = b->count && has_profile(v->who) && v->who->off_ns >= 0;
 	struct diagnosis_number mine, base;
+	struct growth g;
 
-	if (b->count && has_profile(v->who) && v->who->off_ns >= 0)
-		f = blocked_in(v, b, gap_ns);
 	snprintf(
 	    c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
 	    diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
 	    diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
-	if (!f) {
+	/* half of the gap must be in one function */
+	if (!known || hottest(v, &(struct comparison){b, false}, blocks_longer, &g) <=
+			  thresholds.part.half * gap_ns) {
 		snprintf(c->because, sizeof(c->because), "%s; what delays the host was not seen",
 			 finding_cause_title(CAUSE_CPU_HOST_GAP));
 		return;
 	}
-	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), g.f->name);
 	snprintf(c->because, sizeof(c->because),
-		 "%s launch threads are blocked longer in %.110s %s", v->its, f->name, v->than);
+		 "%s launch threads are blocked longer in %.110s %s", v->its, g.f->name, v->than);
 }
 
 void diagnosis_host_look(struct diagnosis_view *v)
