@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/daemon/realtime.h"
 
 #define CANARY_STALLS 256u
@@ -27,6 +28,7 @@ struct canary {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* stopping or running changed */
 	bool stopping, running;
+	bool blind;			      /* a thread ended, because its sleep did not last */
 	struct stretch stalls[CANARY_STALLS]; /* ring */
 	uint64_t count, total_ns, points;
 };
@@ -59,6 +61,14 @@ static void *canary_thread(void *arg)
 
 		clock_sleep_until(due_ns);
 		now_ns = clock_monotonic_ns();
+		/* A filter of system calls, or a library that fakes the clock. A real-time thread
+		 * that does not sleep takes its CPU from every job. */
+		if (now_ns < due_ns) {
+			if (!__atomic_exchange_n(&c->blind, true, __ATOMIC_RELAXED))
+				log_warn("canary", "why=\"a sleep ended before its time\" "
+						   "effect=\"stops of the machine are not seen\"");
+			break;
+		}
 		if (now_ns > due_ns + c->late_ns)
 			canary_late(c, i, due_ns, now_ns);
 	}
@@ -167,7 +177,7 @@ void canary_close(struct canary *c)
 
 bool canary_is_realtime(const struct canary *c)
 {
-	return c && c->watched > 1;
+	return c && c->watched > 1 && !__atomic_load_n(&c->blind, __ATOMIC_RELAXED);
 }
 
 static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)

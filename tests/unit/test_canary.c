@@ -8,9 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <dirent.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,6 +28,14 @@
 #define CPUS_MAX 1024
 
 static uint64_t from_ns; /* when all begin */
+static bool refused;	 /* as by a filter of system calls */
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	if (__atomic_load_n(&refused, __ATOMIC_RELAXED))
+		return EPERM;
+	return syscall(SYS_clock_nanosleep, id, flags, t, left) ? errno : 0;
+}
 
 static void *take_cpu(void *arg)
 {
@@ -185,6 +196,26 @@ static void sleeps_until_it_is_to_run(void **state)
 	canary_close(c);
 }
 
+/* It must not spin: at its priority nothing else would run. */
+static void ends_if_its_sleep_does_not_last(void **state)
+{
+	int youngest = youngest_thread();
+	struct canary *c;
+
+	(void)state;
+	assert_int_equal(canary_open(&c, true), 0);
+	canary_run(c, true);
+	__atomic_store_n(&refused, true, __ATOMIC_RELAXED);
+	for (int tries = 0; youngest_thread() > youngest; tries++) {
+		assert_true(tries < 1000);
+		usleep(10000);
+	}
+	assert_false(canary_is_realtime(c));
+	assert_int_equal(canary_stolen_ns(c), 0);
+	canary_close(c);
+	__atomic_store_n(&refused, false, __ATOMIC_RELAXED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +223,7 @@ int main(void)
 	    cmocka_unit_test(an_ordinary_thread_says_nothing_of_the_hypervisor),
 	    cmocka_unit_test(sleeps_until_it_is_to_run),
 	    cmocka_unit_test(counts_what_all_were_late_in),
+	    cmocka_unit_test(ends_if_its_sleep_does_not_last),
 	};
 
 	return cmocka_run_group_tests_name("canary", tests, NULL, NULL);
