@@ -5,8 +5,11 @@
 Unit tests (cmocka) and scripts speak TAP; fuzz targets replay their corpus. They run side by side, the longest
 of the last run first. A script's head may say, in a comment of its first 12 lines:
 
-    # alone: WHY             it measures, or takes what there is once: it runs after the others, by itself, and
-                             as root before what else the machine does
+    # quiet: WHY             it judges times, and itself hardly uses the CPUs: it runs after the others, one such
+                             script per CPU, and as root before what else the machine does
+    # alone: WHY             it uses most of the CPUs, or takes what there is once: after those, by itself, and as
+                             root before what else the machine does
+    # long: WHY              it takes minutes: it is among the first, also where no last run is known
     # needs: NAME [NAME...]  of tests/needs.py: it is skipped where one of them is not here
 
 A case that skips says what it lacks: `# SKIP needs NAME: why` (cmocka: skip_needs() of tests/unit/skip.h). Where that
@@ -31,6 +34,7 @@ import needs
 
 TAP = re.compile(r"^(ok|not ok)\b\s*(\d+)?\s*(?:-\s*)?(.*)$")
 NEEDS = re.compile(r"\bneeds ([\w:./@-]+?)(?::(?=\s)|\s|$)")
+HEAD = re.compile(r"^# (quiet|alone|long|needs): (.+)")
 HEAD_LINES, OUTPUT_LINES = 12, 120
 running, running_lock = set(), threading.Lock()
 shared = tempfile.TemporaryDirectory()  # of all tests of this run
@@ -57,7 +61,8 @@ class Case:
 class Test:
     def __init__(self, kind, path):
         self.kind, self.path, self.name = kind, path, os.path.basename(path)
-        self.alone, self.needs = False, []
+        self.alone = self.quiet = self.long = False
+        self.needs = []
         self.failed = []  # names of cases, in its first run
         if kind == "script":
             self.read_head()
@@ -65,9 +70,11 @@ class Test:
     def read_head(self):
         with open(self.path, encoding="utf-8") as f:
             for line, _ in zip(f, range(HEAD_LINES)):
-                self.alone |= line.startswith("# alone: ")
-                if line.startswith("# needs: "):
-                    self.needs += line[len("# needs: "):].split()
+                if m := HEAD.match(line):
+                    if m.group(1) == "needs":
+                        self.needs += m.group(2).split()
+                    else:
+                        setattr(self, m.group(1), True)
 
     def command(self):
         if self.kind == "fuzz":
@@ -104,7 +111,8 @@ def output_of(test, args):
     """(its output, exit status or None when it ran too long). Whatever it started has ended."""
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", B=args.build, PYTHONDONTWRITEBYTECODE="1",
                LC_ALL="C.UTF-8", TEST_SHARED=shared.name)
-    p = subprocess.Popen([sys.executable, "tests/reap.py", *(["--ahead"] if test.alone else []), *test.command()], stdout=subprocess.PIPE,
+    ahead = ["--ahead"] if test.alone or test.quiet else []
+    p = subprocess.Popen([sys.executable, "tests/reap.py", *ahead, *test.command()], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     with running_lock:
         running.add(p)
@@ -180,7 +188,7 @@ class Tally:
 
     def run(self, tests, jobs):
         # One that never ran may be long: those first.
-        order = sorted(tests, key=lambda t: -self.times.get(t.name, float("inf" if t.kind == "script" else 0)))
+        order = sorted(tests, key=lambda t: (not t.long, -self.times.get(t.name, float("inf" if t.kind == "script" else 0))))
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for f in concurrent.futures.as_completed([pool.submit(run_one, t, self.args) for t in order]):
                 self.take(*f.result())
@@ -232,7 +240,8 @@ def main():
     tests = [t for t in tests if args.only in t.path]
     tally = Tally(args)
     began = time.monotonic()
-    tally.run([t for t in tests if not t.alone], args.jobs)
+    tally.run([t for t in tests if not t.alone and not t.quiet], args.jobs)
+    tally.run([t for t in tests if t.quiet], os.cpu_count() or 1)
     tally.run([t for t in tests if t.alone], 1)
     again = list(tally.again)
     for t in again:

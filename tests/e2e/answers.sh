@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # answers.sh - of what the API and the commands answer as JSON a reader that keeps numbers as doubles loses
 # nothing; a restart on the same store changes no byte of a closed incident; the beginning of an id is enough.
+# long: waits until incidents close
 . "$(dirname "$0")/lib.sh"
 CLIENT=$B/parts/aggregator_client
 STACK_AGGREGATOR_FLAGS="--incident-gap 1s --incident-silence 2s"

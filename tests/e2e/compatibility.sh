@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # compatibility.sh - the programs of the former release (tests/former_release) beside these, both ways: nodes,
 # aggregator, preload and command line find a fault together, and its store is upgraded with all that it holds.
+# long: builds the former release
 # needs: file:.git command:git
 . "$(dirname "$0")/lib.sh"
 read -r COMMIT <tests/former_release

@@ -1,85 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# containers.sh - sysomd in a container, beside those of its jobs, as in a Pod: a CPU limit of the job's
-# container is found; what is lost without each capability, where sysomd says so, and that the tables of the
-# pages are right.
-# alone: a container with a CPU limit, in real time
+# containers.sh - sysomd in a container, beside that of its job, as in a Pod: what is lost without each capability,
+# where sysomd says so, and that the tables of the pages are right.
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/podman.sh
+. tests/e2e/beside.sh
 trap 'pod_end; finish' EXIT
 for need in command:podman command:runc command:gcc root mounts bpf cpu-group; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "sysomd beside a job's container" "needs $need"; exit; }
 done
-ALL=(BPF PERFMON SYS_PTRACE CHECKPOINT_RESTORE DAC_READ_SEARCH SYS_NICE SYSLOG)
-HERE=$WORK/here # what the containers see of this tree
-CONTROL=$HERE/control.sock
 
-prepared() {
-	chmod 755 "$WORK" && mkdir -p "$HERE/tests" && cp -r "$BIN" "$B/lib" sim tests/e2e "$HERE" && mv "$HERE/e2e" "$HERE/tests" &&
-		pod_bare_image 1
-}
-container() { # name options -- command...: in the process namespace of "pause", and in a cgroup of its own
-	local name=$1 options=()
-	shift
-	while [ "$1" != -- ]; do options+=("$1") && shift; done
-	shift
-	pod run -d --name "$name" --network=host --cgroupns=private --security-opt seccomp=unconfined --cap-drop all \
-		-v /usr:/usr:ro -v /etc:/etc:ro -v "$HERE:$HERE" -w "$HERE" "${options[@]}" localhost/bare:1 "$@" >/dev/null
-}
-status() { pod exec sysomd bin/sysom status --control "$CONTROL" --json 2>/dev/null | jq -r ".node$1"; }
-sysomd_with() { # capabilities...
-	local options=() c
-	for c; do options+=(--cap-add "$c"); done
-	rm -rf "$HERE/state" "$CONTROL" && mkdir -m 755 "$HERE/state"
-	container sysomd --pid=container:pause "${options[@]}" -e SYSOM_SOCKET_PATH="$HERE/sysomd.sock" -e SYSOM_CONTROL_PATH="$CONTROL" \
-		-e SYSOM_STATE_DIR="$HERE/state" -e SYSOM_HTTP_LISTEN= -e SYSOM_UPLINK_URL="$STACK_NNG" -e SYSOM_NODE_NAME=beside \
-		-- bin/sysomd && stack_wait 30 is_open
-}
-is_open() { [ -n "$(status .os.mode)" ] && [ "$(status .os.mode)" != starting ] && [ "$(status .mode.stacks)" != starting ]; }
-job() { # options -- command...: as an ordinary user
-	container job --pid=container:pause --user 1000 -e LD_PRELOAD="$HERE/lib/libsysom_preload.so" -e SYSOM_SOCKET_PATH="$HERE/sysomd.sock" \
-		-e LD_LIBRARY_PATH="$HERE/lib/sim" -e SIM_LIB="$HERE/lib/sim" "$@"
-}
-gone() { # names: podman at times fails at the first try
-	local name
-	for name; do stack_wait 20 eval "pod rm -f -t 1 $name; ! pod container exists $name"; done
-}
-
-# ---- a limit of the job's container ----
-known_in() { [ "$(status '.ranks | map(select(.state == "attached" and .model == "ready")) | length')" = "$1" ]; }
-limit() { # of the job's container: 60% of what it uses
-	python3 - "$(pod inspect job --format '{{.State.Pid}}')" <<-'PY'
-		import os, re, sys, time
-		groups = {}
-		for line in open(f"/proc/{sys.argv[1]}/cgroup"):
-		    _, controllers, path = line.rstrip("\n").split(":", 2)
-		    groups.update({c: path for c in controllers.split(",")})
-		own = "/sys/fs/cgroup/cpu" + groups["cpu"] if "cpu" in groups else "/sys/fs/cgroup" + groups[""]
-		def used():
-		    pids = open(f"{own}/cgroup.procs").read().split()
-		    stats = (open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split() for p in pids)
-		    return sum(int(f[11]) + int(f[12]) for f in stats) / os.sysconf("SC_CLK_TCK")
-		before = used()
-		time.sleep(4)
-		quota = max(1000, int(100000 * 0.6 * (used() - before) / 4))
-		print(f"# {quota} us of 100000", flush=True)
-		if "cpu" in groups:
-		    open(f"{own}/cpu.cfs_quota_us", "w").write(str(quota))
-		else:
-		    open(f"{own}/cpu.max", "w").write(f"{quota} 100000")
-	PY
-}
-limit_is_named() {
-	local id
-	for id in $(api incidents '.incidents[].id'); do
-		api "incidents/$id" >"$WORK/incident.json"
-		jq -e '.diagnosis.cause == "os-cpu-limit" and ([.signals[] | select(.name == "cpu_throttled" and .raised)] | length > 0)' \
-			"$WORK/incident.json" >/dev/null && return
-	done
-	return 1
-}
-
-# ---- capabilities ----
 cat >"$WORK/own.c" <<-'C'
 	void own_work(void) { for (volatile int i = 0; i < 2000000; i++) ; }
 C
@@ -137,7 +67,6 @@ says() { # capability: in its log, metrics, status and to `sysom doctor`
 	grep -qF "| CAP_$1 | $text |" docs/sysomd.md
 }
 traced() { [ "$(status '.ranks[0].steps')" -gt 20 ]; }
-threads_seen() { [ "$(status '.os.threads')" -gt 2 ]; }
 without() { local c; for c in "${ALL[@]}"; do [ "$c" = "$1" ] || echo "$c"; done; }
 manifests_ask() { # for all but SYS_NICE
 	local c
@@ -151,13 +80,6 @@ ok "a bare image of this machine" prepared
 ok "a process namespace" container pause -- /usr/bin/sleep 3600
 stack_place "$WORK/stack"
 ok "an aggregator" stack_aggregator
-ok "sysomd in a container" sysomd_with "${ALL[@]}"
-ok "a job in another one" job -- bin/simjob --ranks 2 --seconds 600 --seed 7
-ok "is learned" stack_wait 40 known_in 2
-ok "BPF sees the job's threads by their numbers in the namespace" stack_wait 20 threads_seen
-ok "a limit is set" limit
-ok "a CPU limit of the job's container is named as the cause" stack_wait 40 limit_is_named
-gone sysomd job
 ok "with all capabilities" look "${ALL[@]}"
 cp "$WORK/seen" "$WORK/seen.all"
 ok "nothing is lost" has_all

@@ -3,7 +3,7 @@
 # The demo of a serving engine, as make demo MIX=serve runs it: it says how requests fare, finds the fault that its
 # seed chose, and writes the trace with the requests' spans.
 # needs: bpf
-# alone: whoever takes the CPUs from a worker makes it slow as well
+# quiet: whoever takes the CPUs from a worker makes it slow as well
 . "$(dirname "$0")/lib.sh"
 seed=1
 run() { SEED=$seed SECONDS_LONG=50 SIM_LIB=$PWD/$B/lib/sim tools/demo-serve.sh >"$WORK/demo.log" 2>&1; }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # machine.sh - a bare Debian with this tree's packages, which systemd boots, for tests of packages and units. Source it
 # after lib.sh.
+MACHINE_NEEDS=(command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn root mounts mirror)
 ROOT=$WORK/root
 inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 debian() { mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,jq bookworm "$1/root.tar"; }
@@ -14,6 +15,13 @@ bare() {
 }
 installed() { # the command of a page
 	inside bash -ec "cd /site; $1" >"$WORK/apt.log" 2>&1
+}
+# A machine with both daemons and what the demo needs, for all tests of a run.
+units_machine() { once units units; }
+units() {
+	ROOT=$1/root
+	bare && installed 'sudo apt install /debs/{sysom,sysomd,sysom-aggregator,libsysom-preload,sysom-sim}_*.deb' &&
+		inside apt-get -q install curl python3 >"$WORK/apt-demo.log" 2>&1
 }
 # Boots the machine, which runs $1 as a unit of its own and switches itself off.
 boot() {

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # package_tools.sh - both package formats have the same files; piuparts installs, upgrades and purges the
 # Debian packages; rpm installs, upgrades and removes the others.
+# long: piuparts installs and removes all packages, twice
 . "$(dirname "$0")/lib.sh"
 for need in command:dh command:rpmbuild command:mmdebstrap command:piuparts "file:$B/lib/slurm/spank_sysom.so" root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "packages with piuparts and rpm" "needs $need"; finish; exit; }

@@ -3,10 +3,11 @@
 # packages.sh - the Debian packages on a bare Debian that systemd boots, by the commands of README.md and
 # deploy/README.md: install, a fault found by mutual TLS under the hardened units and no more rights
 # than these give, a job of Slurm with its verdict, HTTP with tokens, upgrade, purge.
+# long: builds the packages, makes a Debian and boots it
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/page.sh
 . tests/e2e/machine.sh
-for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn command:openssl root mounts mirror; do
+for need in "${MACHINE_NEEDS[@]}" command:openssl; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the packages on a bare Debian" "needs $need"; finish; exit; }
 done
 no_lintian_errors() { lintian --allow-root --fail-on error "$PACKAGES"/*.changes >"$WORK/lintian.log" 2>&1; }

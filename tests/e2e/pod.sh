@@ -6,6 +6,7 @@
 # stays, and nothing else. The Secret comes after the Pod. A job whose volume is full or read-only runs, untraced. The
 # same in a restricted namespace, as the admission policy makes the Pod there, without privileges and root; and with
 # the DaemonSet and its policy.
+# long: an image, and Pods one after the other
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
 . tests/e2e/page.sh

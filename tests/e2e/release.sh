@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # release.sh - all files of a release, twice, byte for byte.
+# long: builds all packages and the image twice
 . "$(dirname "$0")/lib.sh"
 for need in command:dh command:rpmbuild "file:$B/lib/slurm/spank_sysom.so" root mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "a release" "needs $need"; finish; exit; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A serving engine of vLLM's structure, with a real sysomd and aggregator: steps, models (also of a prefill instance), a
 healthy stretch, a slow GPU of one rank, a slow scheduler. serve_events.py looks at each event."""
-# alone: a healthy stretch in real time
+# quiet: a healthy stretch in real time
 # needs: root bpf
 import collections
 import os

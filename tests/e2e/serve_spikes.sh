@@ -4,7 +4,7 @@
 # regular times are one incident with their count and period. While the rank's GPU is slow, the
 # incident of that lists them. A training job's single slow step is none.
 # needs: bpf
-# alone: a loaded machine makes spikes of its own
+# quiet: a loaded machine makes spikes of its own
 . "$(dirname "$0")/lib.sh"
 export SIM_LIB=$PWD/$B/lib/sim PYTHONPATH=tests/python/spikes PYTHONDONTWRITEBYTECODE=1
 JOB=tests/python/spikes/engine.py

@@ -3,6 +3,7 @@
 # slow_link.sh - two network namespaces, and a link between them that really delays or loses packets: the
 # transfers of a collective over it are recorded, fitted and compared, and the incident has the link as evidence.
 # The job has no kernels: what its collectives cost is seen by the links alone.
+# quiet: learns how long steps and transfers take
 # needs: root netns command:jq command:nsenter
 . "$(dirname "$0")/lib.sh"
 trap finish EXIT

@@ -3,6 +3,7 @@
 # slurm.sh - Slurm's daemons on this host: a job with --sysom ends with its verdict in its own output;
 # whatever of sysom is missing, the job's output and status are what they are without it. What users type
 # and the verdict's form are those of README.md, the plugin's arguments those of deploy/README.md.
+# long: jobs one after the other
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/page.sh
 for need in command:slurmctld command:slurmd command:munged command:srun "file:$B/lib/slurm/spank_sysom.so" root; do

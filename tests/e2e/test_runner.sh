@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/run.py itself: a skip counts only where its need is missing, all that a test leaves behind ends with it
-# and nobody else's process does, what is alone runs alone, and the exit code follows.
+# and nobody else's process does, what is quiet or alone runs after the others, and the exit code follows.
 . "$(dirname "$0")/lib.sh"
 script() { # name: its text from standard input
 	{ echo "#!/bin/bash"; cat; } >"$WORK/$1"
 }
 run() { # scripts... : the runner's exit code
-	env -u ONLY -u V -u SYSOM_TEST_REAPED python3 tests/run.py --build "$WORK" --jobs 3 --timeout 20 \
+	env -u ONLY -u V -u SYSOM_TEST_REAPED python3 tests/run.py --build "$WORK" --jobs "${jobs:-3}" --timeout 20 \
 		"${@/#/script:$WORK/}" >"$WORK/out" 2>&1
 }
 last() { tail -n 1 "$WORK/out"; }
@@ -87,23 +87,40 @@ script fails.sh <<<'echo "not ok 1 - ever"; echo "1..1"'
 run fails.sh good.sh
 ok "what fails twice is a failure, counted once" is "$? $(last)" "1 1 passed, 1 failed, 0 skipped"
 
-# Two that overlap say so; the one that is alone sees nobody.
-for n in 1 2; do
-	script beside$n.sh <<-EOF
-		touch $WORK/here$n
-		for _ in \$(seq 100); do [ -e $WORK/here$((3 - n)) ] && break; sleep 0.1; done
-		[ -e $WORK/here$((3 - n)) ] && echo "ok 1 - the other is there" || echo "not ok 1 - the other is there"
+# Two that overlap say so; what is quiet sees one like it at most, and what is alone nobody.
+overlaps() { # name, the other's, head
+	script "$1" <<-EOF
+		$3
+		touch $WORK/here/$1
+		for _ in \$(seq 100); do [ -e $WORK/here/$2 ] && break; sleep 0.1; done
+		[ -e $WORK/here/$2 ] && echo "ok 1 - the other is there" || echo "not ok 1 - the other is there"
+		[ "\$(ls $WORK/here | wc -l)" -le 2 ] && echo "ok 2 - nobody else" || echo "not ok 2 - nobody else"
 		sleep 0.5
-		rm $WORK/here$n
-		echo 1..1
+		rm $WORK/here/$1
+		echo 1..2
 	EOF
-done
+}
+mkdir "$WORK/here"
+overlaps beside1.sh beside2.sh ""
+overlaps beside2.sh beside1.sh ""
 script alone.sh <<-EOF
 	# alone: to see it
-	[ -e $WORK/here1 -o -e $WORK/here2 ] && echo "not ok 1 - nobody is there" || echo "ok 1 - nobody is there"
+	[ -n "\$(ls $WORK/here)" ] && echo "not ok 1 - nobody is there" || echo "ok 1 - nobody is there"
 	echo 1..1
 EOF
-run alone.sh beside1.sh beside2.sh
-ok "scripts run side by side, one that is alone after them" is "$? $(last)" "0 3 passed, 0 failed, 0 skipped"
+quiets=()
+if [ "$(nproc)" -gt 1 ]; then
+	overlaps quiet1.sh quiet2.sh "# quiet: to see it"
+	overlaps quiet2.sh quiet1.sh "# quiet: to see it"
+	quiets=(quiet1.sh quiet2.sh)
+fi
+run alone.sh "${quiets[@]}" beside1.sh beside2.sh
+ok "scripts run side by side, quiet ones after them, one that is alone at the end" is "$? $(last)" \
+	"0 $((5 + 2 * ${#quiets[@]})) passed, 0 failed, 0 skipped"
+for head in first second "minutes # long: to see it"; do
+	printf '#%s\necho %s >>%s/order; echo "ok 1 - fine"; echo 1..1\n' "${head#*#}" "${head%% *}" "$WORK" | script "${head%% *}.sh"
+done
+jobs=1 run first.sh second.sh minutes.sh
+ok "what is long is first" is "$(xargs <"$WORK/order")" "minutes first second"
 sed 's/^/# /' "$WORK/out"
 finish

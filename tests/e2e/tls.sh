@@ -3,6 +3,7 @@
 # tls.sh - mutual TLS between node and aggregator: a node speaks only for itself; bad certificates are
 # refused with a reason on both sides, the job beside them ends with its own status and its windows arrive
 # later; certificates are rotated under load. No window is lost.
+# long: daemons with many certificates, one after the other
 # needs: command:openssl
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh

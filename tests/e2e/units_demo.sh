@@ -5,10 +5,9 @@
 # alone: whoever takes the CPUs from a rank of the demo makes it slow as well
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/machine.sh
-for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn root mounts mirror; do
+for need in "${MACHINE_NEEDS[@]}"; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the demo under the units" "needs $need"; finish; exit; }
 done
-demo_needs() { inside apt-get -q install curl python3 >"$WORK/apt-demo.log" 2>&1; }
 cat >"$WORK/trial" <<'EOS'
 systemctl enable --now sysom-aggregator
 systemctl enable --now sysomd
@@ -18,9 +17,8 @@ echo "demo $?"
 echo "restarts $(systemctl show -P NRestarts sysomd sysom-aggregator | xargs)"
 EOS
 ok "the packages are built" packages
-ok "a bare Debian" bare
-ok "they install" installed 'sudo apt install /debs/{sysom,sysomd,sysom-aggregator,libsysom-preload,sysom-sim}_*.deb'
-ok "what the demo needs besides" demo_needs
+ok "a machine with the units" units_machine
+cp -a "$SHARED/units/root" "$ROOT"
 boot "$WORK/trial"
 ok "the demo finds its fault" said "demo 0"
 grep -s '^demo: \(seed\|the job had\|rank\)' "$ROOT/demo.log" | sed 's/^/# /'
