@@ -101,19 +101,23 @@ class Server:
         self.split, self.count = o.split, 0
 
     async def serve(self, request_id, prompt, tokens):
-        """One request from its arrival to its last token."""
-        arrival, stamps = time.monotonic_ns(), []
+        """One request from its arrival to its last token. This task may come late, so the truth has two times of each:
+        one before it and one after it."""
+        arrival, stamps, handed = time.monotonic_ns(), [], 0
         ids, left, transfer = list(range(prompt)), tokens, None
         for i, engine in enumerate(self.engines):
             wanted = 1 if self.split and i == 0 else left
             if wanted < 1:
                 break
             async for output in engine.generate(ids, wanted, request_id, transfer):
-                stamps += [time.monotonic_ns()] * len(output.new_token_ids)
+                stamps += [(output.delivered_ns, time.monotonic_ns())] * len(output.new_token_ids)
+                handed = handed or output.handed_ns
             transfer, left = output.kv_transfer_params, left - 1
             ids = ids + [7]
-        self.truth.write(request=request_id, arrival_ns=arrival, first_token_ns=stamps[0], end_ns=stamps[-1],
-                         prompt_tokens=prompt, tokens=len(stamps))
+        (after, first_token), (end_after, end) = stamps[0], stamps[-1]
+        self.truth.write(request=request_id, arrival_ns=arrival, arrival_before_ns=handed, first_token_after_ns=after,
+                         first_token_ns=first_token, end_after_ns=end_after, end_ns=end, prompt_tokens=prompt,
+                         tokens=len(stamps))
 
     async def run(self, o):
         loop, over = asyncio.get_running_loop(), asyncio.Event()

@@ -3,6 +3,7 @@
 """Requests of a serving engine of vLLM's structure, with a real sysomd and aggregator: each one's times against the
 engine's truth file; objectives that are missed because of a step that was made slow, and because of a full queue; a
 prefill and a decode instance; what sysom requests, the API, the metrics and the incident say."""
+# long: four engines, one after the other
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from python_spans import hash_of  # noqa: E402
 from serve_stack import B, Stack, wait_for  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
-NEAR_MS = 15  # two CPUs are shared by all processes of the engine, and with other tests
+NEAR_MS = 2  # outside of the truth's two times: of one clock
 SETTLED_S = 50  # at most: a request is judged 2 s after its end, and the next beat has it
 
 
@@ -65,9 +66,11 @@ class Serving(Stack):
 
 
 def truth_ms(row):
-    ttft = (row["first_token_ns"] - row["arrival_ns"]) / 1e6
-    tpot = (row["end_ns"] - row["first_token_ns"]) / 1e6 / (row["tokens"] - 1) if row["tokens"] > 1 else None
-    return ttft, tpot
+    """Least and most of the time to the first token, and per token after it."""
+    tokens = row["tokens"] - 1
+    ttft = row["first_token_after_ns"] - row["arrival_before_ns"], row["first_token_ns"] - row["arrival_ns"]
+    tpot = row["end_after_ns"] - row["first_token_ns"], row["end_ns"] - row["first_token_after_ns"]
+    return [t / 1e6 for t in ttft], [t / 1e6 / tokens for t in tpot] if tokens else None
 
 
 def ended(stack, job, count):
@@ -77,7 +80,7 @@ def ended(stack, job, count):
 
 
 def compare(stack, job, truth):
-    """Each request's figures with the truth's; the most that one differs."""
+    """Each request's figures with the truth's; the most that one is outside."""
     worst, wrong = [0.0, 0.0], []
     for request, row in truth.items():
         found = stack.node(f"?id={request}&job={job}")["requests"]
@@ -89,7 +92,7 @@ def compare(stack, job, truth):
             if (got[key] is None) != (want[i] is None):
                 wrong.append((request, key, got[key], want[i]))
             elif want[i] is not None:
-                worst[i] = max(worst[i], abs(got[key] - want[i]))
+                worst[i] = max(worst[i], want[i][0] - got[key], got[key] - want[i][1])
         if got["output_tokens"] != row["tokens"] or got["prompt_tokens"] != row["prompt_tokens"]:
             wrong.append((request, got["prompt_tokens"], got["output_tokens"], row["prompt_tokens"], row["tokens"]))
     tap.ok(not wrong and len(truth) >= 5, f"{job}: each request is known, with its tokens", wrong)
@@ -142,9 +145,9 @@ def check_slow_step(stack, work):
                                        "--fault", "spike:start=7:every=100:size=1500")
     tap.ok(status == 0 and bool(ended(stack, "slow", len(truth))), "slow step: every request ends", status)
     compare(stack, "slow", truth)
-    late = {r for r, row in truth.items() if truth_ms(row)[0] > 1000}
+    late = {r for r, row in truth.items() if truth_ms(row)[0][1] > 1000}
     found = wait_for(SETTLED_S, lambda: [v for v in stack.job("slow")["violations"] if v["objective"] == "ttft"])
-    near = {r for r, row in truth.items() if abs(truth_ms(row)[0] - 1000) < NEAR_MS}
+    near = {r for r, row in truth.items() if truth_ms(row)[0][0] - NEAR_MS < 1000 < truth_ms(row)[0][1] + NEAR_MS}
     listed = {v["id"] for v in found}
     tap.ok(bool(listed) and listed <= late | near and abs(stack.job("slow")["ttft"]["violated"] - len(late)) <= len(near),
            "slow step: those that took too long are listed", (listed, late, stack.job("slow")["ttft"]))
@@ -162,11 +165,14 @@ def check_slow_step(stack, work):
     tap.ok(len(incidents) < len(listed) or len(listed) < 3, "slow step: equal ones are one incident",
            [(i["findings"], i["id"]) for i in incidents])
 
+    middle_ns = (slow["begin_ns"] + slow["end_ns"]) // 2 + time.time_ns() - time.monotonic_ns()
+
     def with_windows():
         return [i for i in stack.incidents("slow")
-                if stack.get("SYSOM_URL", f"incidents/{i['id']}")["windows"]]
-    tap.ok(bool(wait_for(2 * SETTLED_S, with_windows)), "slow step: the incident has the windows of that time")
-    traced = wait_for(SETTLED_S, with_windows)
+                if any(int(w["begin_unix_ns"]) < middle_ns < int(w["end_unix_ns"])
+                       for w in stack.get("SYSOM_URL", f"incidents/{i['id']}")["windows"])]
+    traced = wait_for(2 * SETTLED_S, with_windows)
+    tap.ok(bool(traced), "slow step: the incident has the windows of that time")
     stack.sysom("trace", traced[0]["id"], "-o", f"{work}/slow.pftrace")
     check_timeline(f"{work}/slow.pftrace", {f"request {hash_of(r):016x}" for r in slow["requests"]})
     shown = stack.sysom("requests", "slow", "--once")

@@ -31,6 +31,8 @@ class EngineCoreOutput:
     new_token_ids: list
     finish_reason: FinishReason | None = None
     kv_transfer_params: dict | None = None
+    handed_ns: int = 0  # for the truth file: when the API process knew the request, and got this
+    delivered_ns: int = 0
 
 
 @dataclasses.dataclass
