@@ -126,10 +126,11 @@ static void check_ras(struct doctor *d, const json_t *status)
 
 	if (!(asked > 0))
 		return;
-	doctor_add(d, "NCCL's RAS service", bad + slow > 0 ? DOCTOR_WARN : DOCTOR_OK,
-		   "find out who listens on that port, or set ras.port",
-		   "port %.0f: of %.0f answers about hangs %.0f were nonsense and %.0f too slow",
-		   jsonget_number(ras, "port"), asked, bad, slow);
+	doctor_add(
+	    d, "NCCL's RAS service", bad + slow > 0 ? DOCTOR_WARN : DOCTOR_OK,
+	    "find out which program listens on that port, or set ras.port",
+	    "port %.0f: of %.0f answers about hangs, %.0f were not valid and %.0f came too late",
+	    jsonget_number(ras, "port"), asked, bad, slow);
 }
 
 /* What the aggregator removed because a job had too much. */
@@ -142,8 +143,8 @@ static void check_quotas(struct doctor *d, const json_t *status)
 		return; /* sysomd, or an older aggregator */
 	doctor_add(d, "quotas of jobs", windows + incidents > 0 ? DOCTOR_WARN : DOCTOR_OK,
 		   "raise store.job_max_bytes or store.job_max_incidents, if there is room",
-		   "%.0f windows lost their evidence and %.0f incidents were removed, as their job "
-		   "had too many",
+		   "%.0f windows lost their evidence and %.0f incidents were removed, because "
+		   "their jobs exceeded their quota",
 		   windows, incidents);
 }
 
@@ -193,7 +194,8 @@ static void check_symbols(struct doctor *d, const json_t *status)
 	if (symbols && *jsonget_text(symbols, "fault"))
 		doctor_add(
 		    d, "symbol files", DOCTOR_WARN,
-		    "functions have fewer names until then; docs/symbols.md, What sysomd sends",
+		    "correct this; until then functions have fewer names (docs/symbols.md, What "
+		    "sysomd sends)",
 		    "sysomd can't upload them: %s", term_safe(jsonget_text(symbols, "fault"), 250));
 	else if (symbols)
 		doctor_add(d, "symbol files", DOCTOR_OK, "", "%.0f uploaded",
@@ -211,7 +213,8 @@ static void check_capabilities(struct doctor *d, const json_t *status)
 
 		snprintf(name, sizeof(name), "%s", term_safe(jsonget_text(right, "without"), 38));
 		doctor_add(d, "capability", DOCTOR_WARN,
-			   "tracing, steps and incidents work without; docs/sysomd.md, Privileges",
+			   "tracing, steps and incidents work without it (docs/sysomd.md, "
+			   "Privileges)",
 			   "sysomd has no %s: without %s", name,
 			   term_safe(jsonget_text(right, "lost"), 160));
 	}
@@ -269,8 +272,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		if (access(c.socket, F_OK) == 0 && access(c.socket, W_OK))
 			doctor_add(d, "control socket", DOCTOR_WARN,
 				   "jobs are still traced; off, on and capture need root (sudo) or "
-				   "sysomd's "
-				   "user",
+				   "sysomd's user",
 				   "%s: %s", c.socket, strerror(errno));
 		else
 			status = check_http(d, "control socket", &c, start_remedy);

@@ -46,7 +46,7 @@ static void print_nodes(const json_t *list, const char *version)
 		silent += !jsonget_true(sorted[i], "alive");
 	}
 	free(sorted);
-	printf("\nnodes: %zu, silent: %zu, of another version than the aggregator's %s: %zu\n",
+	printf("\nnodes: %zu, silent: %zu, with another version than the aggregator's %s: %zu\n",
 	       count, silent, term_safe(version, 20), other);
 }
 

@@ -110,7 +110,7 @@ void doctor_jobs_check(struct doctor *d)
 		if (u[i].count)
 			doctor_add(
 			    d, "untraced", DOCTOR_WARN, remedies[i],
-			    "%zu processes with the library in LD_PRELOAD run without it, as "
-			    "%s: %s",
+			    "%zu processes with the library in LD_PRELOAD run without it, for "
+			    "example %s: %s",
 			    u[i].count, u[i].first, whys[i]);
 }

@@ -73,8 +73,7 @@ static void check_stacks(struct doctor *d)
 		return;
 	doctor_add(d, "CPU stacks", mode >= SAMPLER_BPF_TAIL ? DOCTOR_OK : DOCTOR_WARN,
 		   "run sysomd and sysom record as root, or with CAP_BPF and CAP_PERFMON, on a "
-		   "kernel with BTF; "
-		   "everything else works without",
+		   "kernel with BTF; everything else works without these rights",
 		   "%s: %s%s%s%s%s", sampler_mode_name((enum sampler_mode)mode), texts[mode],
 		   *why ? "; " : "", term_safe(why, 160), *missing ? "; " : "",
 		   term_safe(missing, 120));

@@ -33,10 +33,10 @@ static void check_catalogues(struct doctor *d, const json_t *ranks)
 
 	if (bad.count)
 		doctor_add(d, "span catalogue", DOCTOR_WARN,
-			   "compile it with sysom spans compile; until then there are no Python "
-			   "spans (docs/spans.md)",
-			   "%u processes have a file in SYSOM_SPANS that is refused, as %.0f (%s) "
-			   "at line %.0f",
+			   "compile the catalogue with sysom spans compile; until then there are "
+			   "no Python spans (docs/spans.md)",
+			   "%u processes refused the file in their SYSOM_SPANS, for example %.0f "
+			   "(%s) because of line %.0f",
 			   bad.count, jsonget_number(bad.first, "pid"),
 			   term_safe(jsonget_text(bad.first, "program"), 60),
 			   jsonget_number(bad.first, "spans_bad_line"));
@@ -49,9 +49,9 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 
 	if (restarted.count)
 		doctor_add(d, "restarts", DOCTOR_WARN,
-			   "look in the job's log for why the process before ended",
-			   "%u processes took the place of one that had ended, as %.0f (%s, rank "
-			   "%lld of %s) that of %.0f",
+			   "look in the job's log for the reason why the earlier process ended",
+			   "%u processes replaced one that had ended, for example %.0f (%s, rank "
+			   "%lld of %s) replaced %.0f",
 			   restarted.count, jsonget_number(last, "pid"),
 			   term_safe(jsonget_text(last, "program"), 60),
 			   (long long)jsonget_integer(last, "rank"),
@@ -90,8 +90,9 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 		doctor_add(
 		    d, "NCCL plugin", DOCTOR_WARN,
 		    "correct or remove that plugin: NCCL_PROFILER_PLUGIN, nccl.conf or "
-		    "libnccl-profiler.so of the job; ours goes on",
-		    "a profiler plugin of the job's own, as in process %.0f (%s): %.0f times "
+		    "libnccl-profiler.so of the job; sysom's own plugin still works",
+		    "the job's own profiler plugin fails, for example in process %.0f (%s): %.0f "
+		    "times "
 		    "it could not be loaded or had unloaded itself, %.0f times its init "
 		    "failed, %.0f callbacks returned an error, %.0f processes ended inside it",
 		    jsonget_number(first, "pid"), term_safe(jsonget_text(first, "program"), 60),
@@ -108,8 +109,8 @@ static void check_ranges(struct doctor *d, const json_t *ranks)
 		doctor_add(d, "ranges", DOCTOR_WARN,
 			   "correct the program's NVTX or sysom_span calls; the other ranges are "
 			   "recorded",
-			   "as in process %.0f (%s): %.0f texts of ranges were too long or had no "
-			   "end, %.0f ranges were never closed or never opened",
+			   "for example in process %.0f (%s): %.0f texts of ranges were too long "
+			   "or not terminated, %.0f ranges were never closed or never opened",
 			   jsonget_number(first, "pid"),
 			   term_safe(jsonget_text(first, "program"), 60), sum[0], sum[1]);
 }
@@ -127,8 +128,8 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 	if (sum_lost(ranks, causes, 3, sum))
 		doctor_add(d, "Python spans", DOCTOR_WARN,
 			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
-			   "%.0f values were no counts or no ids, %.0f requests were more than a "
-			   "span can have, %.0f functions can't be followed",
+			   "%.0f values were not valid counts or ids, %.0f requests exceeded the "
+			   "limit of a span, %.0f functions can't be traced",
 			   sum[0], sum[1], sum[2]);
 }
 
@@ -149,6 +150,6 @@ void doctor_requests_check(struct doctor *d, const json_t *requests)
 	doctor_add(d, "requests", sum[2] + sum[3] + sum[4] > 0 ? DOCTOR_WARN : DOCTOR_OK,
 		   sum[2] + sum[3] + sum[4] > 0 ? "see docs/requests.md, Bounds" : "",
 		   "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
-		   "counts were impossible; %.0f parts had no span",
+		   "counts were impossible; %.0f parts of requests were lost",
 		   sum[0], sum[1], sum[2], sum[3], sum[4]);
 }

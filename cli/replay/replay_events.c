@@ -44,7 +44,7 @@ struct replay_events {
 	uint64_t few; /* files without three steps */
 };
 
-/* sysom: ranks by the paper's mean + k sigma, for comparison */
+/* sysom: ranks by the paper's mean + 2 sigma, for comparison */
 #define MODES "robust|p99|sysom"
 enum { MODE_P99 = 1, MODE_SYSOM = 2 };
 
@@ -69,7 +69,7 @@ static const struct option_row rows[] = {
      OPTION_COUNT, .at = AT(ranks_per_node), .least = 1, .most = LIMIT_NODE_PROCESSES, .preset = 8},
     {"before", 0, "FILE", "a rank's trace of an earlier run to compare with; once per rank",
      OPTION_TAKEN, .take = take_before},
-    {"mode", 0, MODES, "how steps are judged (default robust); sysom: ranks by mean + k sigma",
+    {"mode", 0, MODES, "how steps are judged (default robust); sysom: ranks by mean + 2 sigma",
      OPTION_WORD, .at = AT(mode)},
     {0},
 };

@@ -44,11 +44,11 @@ is "the library loads" line "preload loads" ok
 is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
 is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
 is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
-is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 processes have a file in SYSOM_SPANS that is refused, as 76 (train.py) at line 3"
-is "values of spans that are of no use are a warning" line "Python spans" warn "21 values were no counts or no ids, 4 requests"
-is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "as in process 77 (train.py): 1 times it could not be loaded or had unloaded itself, 3 times its init failed, 500 callbacks returned an error, 2 processes ended inside it"
-is "ranges with impossible texts or without an end are a warning" line ranges warn "as in process 77 (train.py): 11 texts of ranges were too long or had no end, 4 ranges were never closed or never opened"
-is "a rank that was started again is a warning, with both processes" line restarts warn "1 processes took the place of one that had ended, as 79 (train.py, rank 7 of demo) that of 71"
+is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 processes refused the file in their SYSOM_SPANS, for example 76 (train.py) because of line 3"
+is "values of spans that are of no use are a warning" line "Python spans" warn "21 values were not valid counts or ids, 4 requests"
+is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "the job's own profiler plugin fails, for example in process 77 (train.py): 1 times it could not be loaded or had unloaded itself, 3 times its init failed, 500 callbacks returned an error, 2 processes ended inside it"
+is "ranges with impossible texts or without an end are a warning" line ranges warn "for example in process 77 (train.py): 11 texts of ranges were too long or not terminated, 4 ranges were never closed or never opened"
+is "a rank that was started again is a warning, with both processes" line restarts warn "1 processes replaced one that had ended, for example 79 (train.py, rank 7 of demo) replaced 71"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9, "lost": 3, "evicted": 2, "bad": 1, "parts_lost": 0},
 	{"job": "b", "arrived": 9, "parts_lost": 7}]}}' >"$T/node-answers.json"
 doctor --json
