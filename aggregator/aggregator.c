@@ -119,7 +119,7 @@ static const struct config_key keys[] = {
     KEY(fleet.forget_ns, "fleet.forget", CONFIG_DURATION, "10m",
 	"a rank is forgotten this long after its last beat", .min = 1e9, .max = 86400e9),
     KEY(detect_mode, "detect.mode", CONFIG_ENUM, "robust",
-	"how ranks are compared: robust statistics, or mean + k sigma as in the SysOM-AI "
+	"how ranks are compared: robust statistics, or mean + 2 sigma as in the SysOM-AI "
 	"paper",
 	.choices = "robust|sysom"),
     KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
@@ -134,8 +134,8 @@ static const struct config_key keys[] = {
 	"Build-ID directory, which debuginfod -F DIR/tree can serve; empty: symbols below "
 	"store.dir"),
     KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
-	"accept symbol files over HTTP; any client that reaches the port can then name "
-	"functions"),
+	"accept symbol files over HTTP: every user of this machine, and every client with an "
+	"upload token, can then name functions"),
     KEY(symbols.max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
 	"size limit of all symbol files; 0: no limit"),
     KEY(symbols.evict, "symbols.evict", CONFIG_BOOL, "true",

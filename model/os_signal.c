@@ -69,8 +69,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			    "pages evicted under the memory limit of its cgroup (%s) and needed "
 			    "again: %v"},
     [OS_SIGNAL_IO_LIMIT] = {"io_limit", "%", 50, 85, false, false,
-			    "the I/O limit of its cgroup for %s was used to %v", OS_SIGNAL_REACHES,
-			    true},
+			    "its cgroup used %v of its I/O limit for %s", OS_SIGNAL_REACHES, true},
     [OS_SIGNAL_LINK_TIME] = {"link_time", "%", 20, 30, false, false,
 			     "transfers from rank %s take %v longer than usual for their size",
 			     OS_SIGNAL_GROWS, true},

@@ -110,7 +110,9 @@ static const struct config_key keys[] = {
 	"RANSAC",
 	.choices = "robust|p99"),
     KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
-	"number of steps that a model learns from before it judges", .min = 10, .max = 100000),
+	"number of steps that a model learns before it judges; 2.5 times as many if the work is "
+	"continuous",
+	.min = 10, .max = 100000),
     KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000",
 	"number of steps after which the baseline no longer changes", .min = 20, .max = 100000),
     KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
@@ -129,7 +131,8 @@ static const struct config_key keys[] = {
     KEY(window_steps, "window.steps", CONFIG_UINT, "256", "largest number of steps in a window",
 	.min = 130, .max = ANOMALY_STEPS_MAX),
     KEY(window_length_ns, "window.length", CONFIG_DURATION, "4s",
-	"longest time from a window's first slow step; the next window continues the anomaly",
+	"a window ends at most this long after its first slow step; the next window continues the "
+	"anomaly",
 	.min = 1e8, .max = 600e9),
     KEY(window_records, "window.records", CONFIG_UINT, "200000",
 	"largest number of host records in a window; the same limit holds for device records",
@@ -162,7 +165,7 @@ static const struct config_key keys[] = {
     KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99", "ticks per second on each CPU",
 	.min = 10, .max = 999),
     KEY(sampler_fraction, "sampler.fraction", CONFIG_UINT, "10",
-	"percent of ticks that take a sample; every tick while a rank is slow", .min = 1,
+	"percent of ticks that take a sample; while a rank is slow, every tick does", .min = 1,
 	.max = 100),
     KEY(sampler_period_ns, "sampler.period", CONFIG_DURATION, "5s",
 	"interval at which samples are read from the kernel", .min = 5e8, .max = 60e9),
@@ -197,14 +200,16 @@ static const struct config_key keys[] = {
     KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
 	"path of the NVML library; empty: libnvidia-ml.so.1"),
     KEY(ras_port, "ras.port", CONFIG_UINT, "28028",
-	"port of NCCL's RAS service on this host, asked while a rank stands still; 0: never",
+	"port of NCCL's RAS service on this host; sysomd asks it while a rank makes no progress; "
+	"0: "
+	"never",
 	.min = 0, .max = 65535),
     KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "mount point of the host's /proc"),
     KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "mount point of the host's /sys"),
     KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
 	"compare ranks of the same job and role on this node"),
     KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
-	"how ranks are compared: robust statistics, or mean + k sigma over 100 steps as in "
+	"how ranks are compared: robust statistics, or mean + 2 sigma over 100 steps as in "
 	"the SysOM-AI paper",
 	.choices = "robust|sysom"),
     KEY(canary, "canary.on", CONFIG_BOOL, "true",

@@ -738,7 +738,7 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 					   : "windows of healthy peers to compare with");
 	if (in->kind == FINDING_HANG && !is_given(in->known))
 		diagnosis_missing(
-		    out, "who has not entered which collective: known once the others have "
+		    out, "which rank has not entered which collective: known once the others have "
 			 "waited long enough");
 	if (in->suspect_count && !in->suspect[0].steps)
 		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);

@@ -79,9 +79,9 @@ is "and nothing of it per step" eval '! grep -qE "flagged|detected|expected late
 run report 4a4a4a4a -o "$T/hang.html"
 is "nor in the report" eval 'grep -q "hanging, so far" "$T/hang.html" && grep -q "Hang: since its last step; usual: the mean of 8 steps before" "$T/hang.html" && ! grep -qE "median slow step|>expected<|slow steps until|per step" "$T/hang.html"'
 run incidents --all; is "incidents gives a hang no step times" eval 'grep "^deadbeef" "$T/out" | grep -qv "41.2 ms"'
-run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "no evidence shows the cause" && ! grep -qE "confidence|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
+run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "no evidence shows the cause" && ! grep -qE "confidence|cause not found|look at the evidence" "$T/out" && has "which rank has not entered which collective"'
 run report 4b4b4b4b -o "$T/empty.html"
-is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "who has not entered which" "$T/empty.html"'
+is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "which rank has not entered which" "$T/empty.html"'
 run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 3 ] && grep -q "/dev/full: No space left" "$T/err"'
 "$sysom" report d1a60001 -o - >/dev/full 2>"$T/err"; status=$?
 is "to standard output, too" eval '[ $status = 3 ] && grep -q "No space left" "$T/err"'

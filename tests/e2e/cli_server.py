@@ -92,7 +92,7 @@ def hung():
 
 EMPTY = {"layer": "unknown", "cause": "unknown", "title": "cause not found", "summary": "rank 5 hangs: cause not found",
          "ranks": [], "confidence": 0.0, "effect_ms": 0.0, "evidence": [], "ruled_out": [],
-         "missing": ["who has not entered which collective"], "remedy": "look at the evidence"}
+         "missing": ["which rank has not entered which collective"], "remedy": "look at the evidence"}
 
 
 def diagnosed(name, state="closed"):
