@@ -47,13 +47,16 @@ struct {
 	__type(value, struct off_cpu_site);
 } sites SEC(".maps");
 
-/* 1 while a timer expires on this CPU. */
+/* What this CPU is in: WITHIN_TIMER, WITHIN_NETWORK. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} timers SEC(".maps");
+} within SEC(".maps");
+#define WITHIN_TIMER   1u /* a timer expires */
+#define WITHIN_NETWORK 2u /* packets arrive; those of loopback in the sender's thread */
+#define SOFT_NET_RX    3u
 
 #ifdef SAMPLER_TAIL
 #define OFF_CPU_EVENT(name) SEC("raw_tp/" name)
@@ -330,28 +333,33 @@ int on_switch(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline __u32 *timer_get(void)
+static __always_inline void within_set(__u32 what, bool in)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, *now = bpf_map_lookup_elem(&within, &zero);
 
-	return bpf_map_lookup_elem(&timers, &zero);
+	if (now)
+		*now = in ? *now | what : *now & ~what;
 }
 
-/* The waker: the current thread, if it is a kernel thread or in a system call; 0: an interrupt. */
-static __always_inline __u32 waker_of(struct task_struct *current)
+/* The waker: the current thread, if it is a kernel thread or in a system call; 0: an interrupt. With
+ * SAMPLER_WAKER_*. */
+static __always_inline __u32 waker_of(struct task_struct *current, struct task_struct *woken)
 {
 	struct kernel_regs regs;
-	__u32 *timer = timer_get();
+	__u32 zero = 0, *in = bpf_map_lookup_elem(&within, &zero);
+	__u32 how = in && *in & WITHIN_NETWORK ? SAMPLER_WAKER_NETWORK : 0;
 
-	if (timer && *timer)
+	if (in && *in & WITHIN_TIMER)
 		return SAMPLER_WAKER_TIMER;
 	if (!(__u32)bpf_get_current_pid_tgid())
-		return 0; /* the idle task: an interrupt */
-	/* not in a system call: an interrupt */
-	if (!(BPF_CORE_READ(current, flags) & KERNEL_TASK_KTHREAD) &&
-	    (task_user_regs(current, &regs) || (long)regs.orig_ax < 0))
-		return 0;
-	return (__u32)current_identity(current);
+		return how; /* the idle task: an interrupt */
+	if (!(BPF_CORE_READ(current, flags) & KERNEL_TASK_KTHREAD)) {
+		if (task_user_regs(current, &regs) || (long)regs.orig_ax < 0)
+			return how; /* not in a system call: an interrupt */
+		if (!how && bpf_get_current_pid_tgid() >> 32 != (__u32)TASK(woken, tgid))
+			how = SAMPLER_WAKER_PROCESS;
+	}
+	return (__u32)current_identity(current) | how;
 }
 
 OFF_CPU_EVENT("sched_waking")
@@ -369,10 +377,13 @@ int on_waking(__u64 *ctx)
 		t = record_thread(task);
 	if (!b && !t)
 		return 0;
-	waker = waker_of((void *)bpf_get_current_task());
+	waker = waker_of((void *)bpf_get_current_task(), task);
 	if (t)
 		record_waking(t, task, waker, task_state(task));
-	if (b && waker && waker != SAMPLER_WAKER_TIMER) {
+	if (!b || waker == SAMPLER_WAKER_TIMER)
+		return 0;
+	waker &= ~(SAMPLER_WAKER_NETWORK | SAMPLER_WAKER_PROCESS);
+	if (waker) {
 		b->waker_tid = waker;
 		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
 	}
@@ -383,6 +394,8 @@ int on_waking(__u64 *ctx)
 OFF_CPU_EVENT("softirq_entry")
 int on_soft_begin(__u64 *ctx)
 {
+	if (ctx[0] == SOFT_NET_RX)
+		within_set(WITHIN_NETWORK, true);
 	taken_soft_begin();
 	return 0;
 }
@@ -390,6 +403,8 @@ int on_soft_begin(__u64 *ctx)
 OFF_CPU_EVENT("softirq_exit")
 int on_soft_end(__u64 *ctx)
 {
+	if (ctx[0] == SOFT_NET_RX)
+		within_set(WITHIN_NETWORK, false);
 	taken_soft_end(ctx[0]);
 	return 0;
 }
@@ -408,24 +423,16 @@ int on_device_end(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline void timer_set(__u32 expires)
-{
-	__u32 *timer = timer_get();
-
-	if (timer)
-		*timer = expires;
-}
-
 OFF_CPU_EVENT("hrtimer_expire_entry")
 int on_timer_begin(__u64 *ctx)
 {
-	timer_set(1);
+	within_set(WITHIN_TIMER, true);
 	return 0;
 }
 
 OFF_CPU_EVENT("hrtimer_expire_exit")
 int on_timer_end(__u64 *ctx)
 {
-	timer_set(0);
+	within_set(WITHIN_TIMER, false);
 	return 0;
 }

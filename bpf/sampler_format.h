@@ -135,6 +135,10 @@ enum sampler_switch_kind {
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
 /* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
+/* Beside a waker's number, which is below 2^22: what arrived from the network woke the thread, or
+ * another process did by a system call. */
+#define SAMPLER_WAKER_NETWORK (1u << 22)
+#define SAMPLER_WAKER_PROCESS (1u << 23)
 
 struct sampler_switch_stacks {
 	__u64 user_hash, kernel_hash, python_hash; /* 0: none */
@@ -172,9 +176,10 @@ struct sampler_switch {
 	__u8 state;
 	__u16 cpu; /* the CPU that it left */
 	__u64 out_ns, in_ns;
-	__u64 woken_ns;	 /* 0: it stayed runnable, or its wake-up was not seen */
-	__u32 next_tid;	 /* the thread that got the CPU next; 0: none */
-	__u32 waker_tid; /* 0: an interrupt, or unknown; or SAMPLER_WAKER_TIMER */
+	__u64 woken_ns; /* 0: it stayed runnable, or its wake-up was not seen */
+	__u32 next_tid; /* the thread that got the CPU next; 0: none */
+	__u32
+	    waker_tid; /* 0: an interrupt, or unknown; or SAMPLER_WAKER_TIMER; with SAMPLER_WAKER_* */
 	/* left out if there are none and nothing was taken */
 	struct sampler_switch_stacks stacks;
 	/* left out if nothing was taken */

@@ -167,6 +167,10 @@ enum stack_switch_cause {
 #define STACK_SWITCH_NOT_OURS (1u << 31)
 /* In place of a waker: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
+/* Beside a waker's number, which is below 2^22: what arrived from the network ended the wait, or another
+ * process did by a system call. */
+#define STACK_WAKER_NETWORK (1u << 22)
+#define STACK_WAKER_PROCESS (1u << 23)
 
 /* An off-CPU interval of one thread, or the sums of several folded ones. Times are
  * CLOCK_MONOTONIC. */
@@ -184,13 +188,21 @@ struct stack_switch {
 	uint32_t count;	    /* intervals that ended here: 1, 0 (OPEN), or the number folded */
 	uint32_t stack;	    /* where it went to sleep; STACK_SWITCH_NO_STACK: not recorded */
 	uint32_t next_tid;  /* the thread that got the CPU next; 0: none */
-	uint32_t waker_tid; /* 0: an interrupt, or unknown; or STACK_WAKER_TIMER */
+	uint32_t waker_tid; /* 0: an interrupt, or unknown; with STACK_WAKER_* */
 	uint16_t cpu;	    /* the CPU that it left */
 	uint8_t state;	    /* enum stack_switch_state, when it left */
 	uint8_t flags;	    /* enum stack_switch_flags */
 	uint8_t gil;	    /* enum stack_gil, when it left */
 	uint8_t pad[7];
 };
+
+/* The thread that ended the wait; 0: none, or not known. */
+static inline uint32_t stack_switch_waker(const struct stack_switch *s)
+{
+	return s->waker_tid == STACK_WAKER_TIMER
+		   ? 0
+		   : s->waker_tid & ~(STACK_WAKER_NETWORK | STACK_WAKER_PROCESS);
+}
 
 /* A thread whose switches are in the batch. Time between begin_ns and end_ns that is in none of its
  * records was on-CPU time. */

@@ -258,8 +258,8 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	return *known;
 }
 
-/* An event loop that a timer woke has slept until its next turn. A helper waits for its peers
- * instead. */
+/* Of a wait for whatever comes, what ended it decides. At the end of a timeout, a helper has waited for
+ * its peers. */
 static struct account slept_account(struct maker *m, const struct stack_switch *s)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -269,9 +269,8 @@ static struct account slept_account(struct maker *m, const struct stack_switch *
 
 	if (s->gil == STACK_GIL_WAITER)
 		return a;
-	if (a.what == LEDGER_POLL && s->waker_tid == STACK_WAKER_TIMER && !m->helper &&
-	    stack < b->stack_count && wait_class_loop(b, &b->stacks[stack]))
-		a.what = LEDGER_SLEEP;
+	if (stack < b->stack_count && !(m->helper && s->waker_tid == STACK_WAKER_TIMER))
+		a.what = wait_class_ended(b, &b->stacks[stack], a.what, s->waker_tid);
 	m->last_stack[s->state] = stack;
 	m->last[s->state] = a;
 	return a;
@@ -781,7 +780,7 @@ static const char *function_asleep(struct maker *m, const struct stack_switch *s
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
-	uint32_t waker = host_timeline_find(m->t, s->waker_tid);
+	uint32_t waker = host_timeline_find(m->t, stack_switch_waker(s));
 	struct account a = nothing;
 
 	if (s->flags & STACK_SWITCH_FOLDED) {
@@ -802,7 +801,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	a = slept_account(m, s);
 	name_driver(m->w, s->tid, begin, &a);
 	if (waker == m->t->count && ledger_what_is_vague(a.what)) {
-		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
+		enum ledger_what behind = waited_through(m, stack_switch_waker(s), begin, woken);
 
 		if (behind && behind != LEDGER_SYSCALL)
 			a = (struct account){behind, function_asleep(m, s)};

@@ -110,9 +110,16 @@ static const struct row waits[] = {
     {"submit_bio_wait", LEDGER_STORAGE},
 };
 
-/* Event loops. They wait for everything at once, so a timeout is the next thing that the thread
- * does. */
-static const struct row loops[] = {{"do_epoll_wait", LEDGER_POLL}, {"ep_poll", LEDGER_POLL}};
+/* Calls that wait for whatever comes first. What they are in `waits` says nothing then, but what ended
+ * them does. The timeout of a loop is the next thing that the thread does; that of a poll is a peer that
+ * does not answer. */
+static const struct {
+	const char *prefix;
+	enum ledger_what what;
+	bool loop;
+} any[] = {{"do_epoll_wait", LEDGER_POLL, true},      {"ep_poll", LEDGER_POLL, true},
+	   {"do_sys_poll", LEDGER_POLL, false},	      {"do_select", LEDGER_POLL, false},
+	   {"do_sigtimedwait", LEDGER_PROCESS, true}, {"io_cqring_wait", LEDGER_STORAGE, true}};
 
 static const struct row entries[] = {
     {"native_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},
@@ -181,14 +188,22 @@ static const struct row interrupts[] = {
     {"sysvec_", LEDGER_INTERRUPT},
 };
 
+/* Whether a function of the kernel with this prefix is in the stack. */
+static bool is_in(const struct stack_batch *b, const struct stack *st, const char *prefix)
+{
+	for (uint32_t i = 0; i < st->kernel_count; i++)
+		if (!strncmp(stack_batch_text(b, b->frames[st->first + i].object), prefix,
+			     strlen(prefix)))
+			return true;
+	return false;
+}
+
 static enum ledger_what find(const struct stack_batch *b, const struct stack *st,
 			     const struct row *rows, size_t n)
 {
 	for (size_t r = 0; r < n; r++)
-		for (uint32_t i = 0; i < st->kernel_count; i++)
-			if (!strncmp(stack_batch_text(b, b->frames[st->first + i].object),
-				     rows[r].prefix, strlen(rows[r].prefix)))
-				return rows[r].what;
+		if (is_in(b, st, rows[r].prefix))
+			return rows[r].what;
 	return LEDGER_NONE;
 }
 
@@ -220,9 +235,22 @@ enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *
 	return what || !wait_class_call(b, st) ? what : LEDGER_SYSCALL;
 }
 
-bool wait_class_loop(const struct stack_batch *b, const struct stack *st)
+enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
+				  enum ledger_what what, uint32_t waker)
 {
-	return find(b, st, loops, ARRAY_LEN(loops)) != LEDGER_NONE;
+	bool open = what == LEDGER_SYSCALL, loop = false;
+
+	for (size_t r = 0; r < ARRAY_LEN(any) && !open; r++) {
+		open = any[r].what == what && is_in(b, st, any[r].prefix);
+		loop = open && any[r].loop;
+	}
+	if (!open)
+		return what;
+	if (waker == STACK_WAKER_TIMER)
+		return loop ? LEDGER_SLEEP : what;
+	if (waker & STACK_WAKER_NETWORK)
+		return LEDGER_SOCKET;
+	return waker & STACK_WAKER_PROCESS ? LEDGER_PROCESS : what;
 }
 
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st)

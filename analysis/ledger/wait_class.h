@@ -9,8 +9,10 @@
 /* What a blocked thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_SYSCALL: something else,
  * in a system call; LEDGER_NONE: not known. */
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st);
-/* Whether it waits in an event loop (epoll), whose own timers also end such a wait. */
-bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
+/* The same of a wait of the class `what` in this stack that `waker` ended (struct stack_switch): this
+ * decides where the call says little. */
+enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
+				  enum ledger_what what, uint32_t waker);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);

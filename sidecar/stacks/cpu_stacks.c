@@ -258,9 +258,12 @@ static void record_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 	s->recorded_new = true;
 }
 
-static bool is_thread(uint32_t waker_tid)
+/* 0: none that can be recorded. */
+static uint32_t waker_of(const struct stack_switch *s)
 {
-	return waker_tid && !(waker_tid & STACK_SWITCH_NOT_OURS);
+	uint32_t tid = stack_switch_waker(s);
+
+	return tid & STACK_SWITCH_NOT_OURS || s->waker_tid & STACK_WAKER_PROCESS ? 0 : tid;
 }
 
 /* Under lock. Also records the thread that ended most of a process's waits, one more per drain. It
@@ -278,15 +281,16 @@ static void record_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
 			const struct stack_switch *w = &b->switches[i];
 
-			if (w->pid != s->added[k] || !is_thread(w->waker_tid) ||
-			    w->woken_ns <= w->out_ns)
+			uint32_t tid = waker_of(w);
+
+			if (w->pid != s->added[k] || !tid || w->woken_ns <= w->out_ns)
 				continue;
-			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
+			for (at = 0; at < n && list[at].tid != tid; at++)
 				;
-			if (at == WAKERS_MAX || (at == n && is_recorded(s, w->pid, w->waker_tid)))
+			if (at == WAKERS_MAX || (at == n && is_recorded(s, w->pid, tid)))
 				continue;
 			n += at == n;
-			list[at].tid = w->waker_tid;
+			list[at].tid = tid;
 			list[at].ns += w->woken_ns - w->out_ns;
 			if (list[at].ns > most->ns)
 				most = &list[at];

@@ -275,7 +275,7 @@ static void has_room_for_so_many_threads_and_no_more(void **state)
 
 struct page { /* shared with a child */
 	volatile uint32_t ready, done;
-	volatile uint32_t tid[2];
+	volatile uint32_t tid[4];
 	volatile uint32_t futex[2];
 	volatile uint64_t begin_ns[SLEEPS], end_ns[SLEEPS];
 	volatile uint64_t spins;
@@ -425,44 +425,84 @@ static void child_waits(void)
 	wait_go();
 }
 
-static void *writer_main(void *arg)
+/* Who answers 5 ms later: a thread by a pipe, another process by a pipe, a thread by the network. */
+enum { BY_THREAD, BY_PROCESS, BY_NETWORK, ANSWERERS };
+static struct answerer {
+	int ask[2], answer[2];
+} answerers[ANSWERERS];
+
+static void *answerer_main(void *arg)
 {
 	struct timespec t = {.tv_nsec = 5000000};
+	struct answerer *a = arg;
 	char c;
 
-	page->tid[1] = (uint32_t)syscall(SYS_gettid);
-	while (read(ping[0], &c, 1) == 1) {
+	page->tid[1 + (a - answerers)] = (uint32_t)syscall(SYS_gettid);
+	while (read(a->ask[0], &c, 1) == 1) {
 		nanosleep(&t, NULL);
-		if (write(pong[1], "", 1) != 1)
+		if (write(a->answer[1], "", 1) != 1)
 			break;
 	}
 	return NULL;
 }
 
-/* Waits of 5 ms for any of two, ended in turn by their timeout, a timer's file and another thread. */
+static void udp_pair(int fd[2])
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t bytes = sizeof(at);
+
+	fd[0] = socket(AF_INET, SOCK_DGRAM, 0);
+	fd[1] = socket(AF_INET, SOCK_DGRAM, 0);
+	if (bind(fd[0], (void *)&at, sizeof(at)) || getsockname(fd[0], (void *)&at, &bytes) ||
+	    connect(fd[1], (void *)&at, sizeof(at)))
+		_exit(1);
+}
+
+static void answerer_start(struct answerer *a)
+{
+	pid_t parent = getpid();
+	pthread_t thread;
+
+	if (pipe(a->ask) || (a != &answerers[BY_NETWORK] && pipe(a->answer)))
+		_exit(1);
+	if (a == &answerers[BY_NETWORK])
+		udp_pair(a->answer);
+	if (a != &answerers[BY_PROCESS]) {
+		pthread_create(&thread, NULL, answerer_main, a);
+	} else if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() == parent)
+			answerer_main(a);
+		_exit(0);
+	}
+}
+
+/* Waits of 5 ms for any of several, ended in turn by their timeout, a timer's file and each answerer. */
 static void child_polls(void)
 {
 	struct itimerspec once = {.it_value.tv_nsec = 5000000}, never = {.it_value.tv_sec = 0};
-	struct pollfd any[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	pthread_t writer;
+	struct pollfd any[ANSWERERS + 1];
 	char c;
 
-	if (pipe(ping) || pipe(pong))
-		_exit(1);
-	any[0].fd = pong[0];
-	any[1].fd = timerfd_create(CLOCK_MONOTONIC, 0);
-	pthread_create(&writer, NULL, writer_main, NULL);
+	for (int i = 0; i < ANSWERERS; i++) {
+		answerer_start(&answerers[i]);
+		any[i] = (struct pollfd){.fd = answerers[i].answer[0], .events = POLLIN};
+	}
+	any[ANSWERERS] =
+	    (struct pollfd){.fd = timerfd_create(CLOCK_MONOTONIC, 0), .events = POLLIN};
 	wait_go();
 	for (int i = 0; i < SLEEPS; i++) {
-		if (i % 3 == 1)
-			timerfd_settime(any[1].fd, 0, &once, NULL);
-		if (i % 3 == 2 && write(ping[1], "", 1) != 1)
+		struct answerer *a = i % 5 < ANSWERERS ? &answerers[i % 5] : NULL;
+
+		if (i % 5 == ANSWERERS)
+			timerfd_settime(any[ANSWERERS].fd, 0, &once, NULL);
+		if (a && write(a->ask[1], "", 1) != 1)
 			_exit(1);
 		page->begin_ns[i] = clock_monotonic_ns();
-		poll(any, 2, i % 3 ? -1 : 5);
+		poll(any, ANSWERERS + 1, i % 5 == 4 ? 5 : -1);
 		page->end_ns[i] = clock_monotonic_ns();
-		timerfd_settime(any[1].fd, 0, &never, NULL);
-		if (i % 3 == 2 && read(pong[0], &c, 1) != 1)
+		timerfd_settime(any[ANSWERERS].fd, 0, &never, NULL);
+		if (a && read(a->answer[0], &c, 1) != 1)
 			_exit(1);
 	}
 	page->done = 1;
@@ -877,6 +917,8 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 
 static void knows_what_ended_a_poll(void **state)
 {
+	static const uint32_t how[ANSWERERS] = {
+	    [BY_PROCESS] = STACK_WAKER_PROCESS, [BY_NETWORK] = STACK_WAKER_NETWORK};
 	uint32_t polls = 0, right = 0;
 	pid_t pid = start(child_polls);
 	struct thread_total t;
@@ -895,7 +937,9 @@ static void knows_what_ended_a_poll(void **state)
 			    s->in_ns - s->out_ns < 3000000)
 				continue;
 			polls++;
-			right += s->waker_tid == (k % 3 == 2 ? page->tid[1] : STACK_WAKER_TIMER);
+			right +=
+			    s->waker_tid == (k % 5 < ANSWERERS ? (page->tid[1 + k % 5] | how[k % 5])
+							       : STACK_WAKER_TIMER);
 		}
 	}
 	print_message("# %u polls, of %u it is known what ended them\n", polls, right);
@@ -1148,7 +1192,7 @@ static void knows_that_it_was_stopped(void **state)
 		times++;
 		stopped_ns += s->ns[STACK_SWITCH_STOPPED];
 		assert_true(s->out_ns >= stop_ns && s->woken_ns >= cont_ns);
-		assert_int_equal(s->waker_tid, (uint32_t)syscall(SYS_gettid));
+		assert_int_equal(s->waker_tid, (uint32_t)syscall(SYS_gettid) | STACK_WAKER_PROCESS);
 	}
 	print_message("# stopped %lu us of at most %lu\n", stopped_ns / 1000,
 		      (cont_ns - stop_ns) / 1000);

@@ -788,6 +788,49 @@ static void special_waits_stand_before_general_ones(void **state)
 	}
 }
 
+/* A pidfd that is polled, a ring of io_uring that receives, a signal, a named pipe that is opened. */
+static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **state)
+{
+	static const struct {
+		const char *call;
+		uint32_t waker;
+		enum ledger_what what;
+		const char *name;
+	} cases[] = {
+	    {"do_select", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS, "step (train.py)"},
+	    {"do_sys_poll", HOG | STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
+	    {"do_sys_poll", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
+	    {"do_sys_poll", STACK_WAKER_TIMER, LEDGER_POLL, "step (train.py)"},
+	    {"do_sys_poll", HOG, LEDGER_POLL, "step (train.py)"},
+	    {"do_epoll_wait", STACK_WAKER_TIMER, LEDGER_SLEEP, "step (train.py)"},
+	    {"do_epoll_wait", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS, "step (train.py)"},
+	    {"do_sigtimedwait.isra.0", STACK_WAKER_TIMER, LEDGER_SLEEP, "step (train.py)"},
+	    {"do_sigtimedwait.isra.0", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS,
+	     "step (train.py)"},
+	    {"io_cqring_wait", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
+	    {"io_cqring_wait", 0, LEDGER_STORAGE, "step (train.py)"},
+	    {"futex_do_wait", HOG | STACK_WAKER_PROCESS, LEDGER_LOCK, "step (train.py)"},
+	    {"__x64_sys_openat", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS,
+	     "openat() of step (train.py)"},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct excerpt *p;
+		struct made m;
+		uint32_t wait;
+
+		make(&m, MAIN);
+		wait = stack(&m.w.stacks, cases[i].call, "step");
+		recorded(&m, MAIN, 0, STEPS * 100 * MS);
+		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+			off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait,
+			    cases[i].waker);
+		p = excerpt_of(&m);
+		assert_true(ms_of_what(p, LEDGER_BLOCKED, cases[i].what, cases[i].name) == 30);
+		excerpt_drop(p);
+	}
+}
+
 /* Main sleeps in a lock from 20 ms after the last step's end on; the drains cut the sleep in pieces. */
 static void sleeps_on(struct made *m, uint32_t tid, uint64_t from_ns, uint32_t stack,
 		      enum stack_switch_state state)
@@ -1092,6 +1135,7 @@ int main(void)
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(a_wait_in_a_call_of_the_driver_is_the_drivers),
 	    cmocka_unit_test(a_poll_is_a_wait_for_what_ended_it),
+	    cmocka_unit_test(what_ended_a_wait_for_whatever_comes_says_what_it_was_for),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
 	    cmocka_unit_test(the_nearest_samples_speak_where_a_slice_has_none),
 	    cmocka_unit_test(what_was_taken_is_in_accounts_of_its_own),
