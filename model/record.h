@@ -97,6 +97,12 @@ enum record_coll {
 	RECORD_COLL_OTHER = 63,
 };
 
+/* A call that gives the GPU work. */
+static inline bool record_is_launch(const struct record *r)
+{
+	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_COLL;
+}
+
 /* "AllReduce" ...; "Other" if unknown. Static text. */
 const char *record_coll_name(unsigned func);
 /* "float32" ... for a record's dtype; "" if unknown. Static text. */

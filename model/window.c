@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/sorted.h"
 #include "base/text/json_text.h"
 
 const char *const window_pod_keys[POD_TEXTS] = {
@@ -49,4 +50,12 @@ unsigned window_reason_says(unsigned reason)
 const char *window_reason_name(unsigned reason)
 {
 	return window_reason_says(reason) ? reasons[reason].name : "unknown";
+}
+
+uint32_t window_step_at(const struct window *w, uint64_t t)
+{
+	uint32_t at =
+	    w->step_count ? (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) : 0;
+
+	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
 }

@@ -147,6 +147,8 @@ struct window {
 	} losses[WIRE_LOSS_MAX];
 	uint32_t loss_count;
 };
+/* The step that holds the time t; step_count: none. */
+uint32_t window_step_at(const struct window *w, uint64_t t);
 
 /* Step group: neighbouring steps of one rank as one row. It contains the steps first_step to
  * first_step + count - 1 in the rank's own numbering (beat_coll.step relates it to a peer's). count

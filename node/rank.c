@@ -69,8 +69,7 @@ void rank_close(struct rank *r)
 
 static bool gives_work(const struct record *rec)
 {
-	return rec->kind == RECORD_LAUNCH || rec->kind == RECORD_GRAPH_LAUNCH ||
-	       rec->kind == RECORD_COLL || rec->kind == RECORD_COPY_CALL;
+	return record_is_launch(rec) || rec->kind == RECORD_COPY_CALL;
 }
 
 static void note_active(struct rank *r, uint64_t at_ns)

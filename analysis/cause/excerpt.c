@@ -449,15 +449,6 @@ ORDER_BY(by_weight, struct entry,
 
 /* ---- kernels ---- */
 
-/* The step that holds t; step_count: none. */
-static uint32_t step_at(const struct window *w, uint64_t t)
-{
-	uint32_t at =
-	    w->step_count ? (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) : 0;
-
-	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
-}
-
 static void kernel_add(struct entry *e, const struct record *r)
 {
 	if (!e)
@@ -472,7 +463,7 @@ static void add_kernels(struct excerpt *p, const struct window *w, const struct 
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
-		uint32_t step = step_at(w, r->launch_ns ? r->launch_ns : r->begin_ns);
+		uint32_t step = window_step_at(w, r->launch_ns ? r->launch_ns : r->begin_ns);
 
 		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) ||
 		    step == w->step_count || r->name >= w->name_count || !w->names ||
@@ -524,11 +515,6 @@ struct threads {
 	uint32_t launching_count;
 };
 
-static bool is_launch(const struct record *r)
-{
-	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_COLL;
-}
-
 static bool has_samples(const struct window *w, uint32_t tid)
 {
 	for (uint32_t i = 0; i < w->stacks.sample_count; i++)
@@ -543,7 +529,7 @@ static void find_threads(const struct window *w, struct threads *t)
 
 	memset(t, 0, sizeof(*t));
 	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
-		if (!is_launch(&w->host[i]))
+		if (!record_is_launch(&w->host[i]))
 			continue;
 		for (k = 0; k < t->count && t->tid[k] != w->host[i].thread; k++)
 			;
@@ -651,6 +637,13 @@ static const char *frame_name(const struct window *w, struct namer *n, uint32_t 
 	return n->known[frame] ? n->known[frame] : room;
 }
 
+static const char *name_of(void *arg, uint32_t frame)
+{
+	struct named *n = arg;
+
+	return frame_name(n->w, &n->names, frame, n->room);
+}
+
 static unsigned kind_of(const struct stack_frame *f)
 {
 	return f->kind == STACK_FRAME_KERNEL   ? FUNCTION_KERNEL
@@ -703,41 +696,6 @@ static void add_sample(struct excerpt *p, const struct window *w, const struct t
 		if (!off && launching)
 			e->launch += (double)s->weight_ns;
 	}
-}
-
-/* The function and thread that held the GIL in most samples while launch threads waited for it. */
-static void find_holder(struct excerpt *p, const struct window *w, const struct threads *t,
-			struct namer *names)
-{
-	const struct stack_batch *b = &w->stacks;
-	struct table holders = {0};
-	char room[NAME_BYTES], text[NAME_BYTES];
-	uint32_t best = 0;
-
-	for (uint32_t i = first_sample(b); i < b->sample_count; i++) {
-		const struct stack_sample *s = &b->samples[i];
-		const struct stack *st = &b->stacks[s->stack];
-		struct entry *e;
-		uint32_t k = 0;
-
-		if (s->gil != STACK_GIL_HOLDER || launches(t, s->tid))
-			continue;
-		while (k < st->count && b->frames[st->first + k].kind != STACK_FRAME_PYTHON)
-			k++;
-		if (k == st->count)
-			continue;
-		snprintf(text, sizeof(text), "%.300s in thread %s",
-			 frame_name(w, names, st->first + k, room), stack_batch_text(b, s->comm));
-		e = find(p, &holders, 0, text);
-		if (!e)
-			continue;
-		e->total += (double)s->weight_ns;
-		if (e->total > holders.e[best].total)
-			best = (uint32_t)(e - holders.e);
-	}
-	if (holders.count)
-		text_copy(p->gil_holder, sizeof(p->gil_holder), p->pool + holders.e[best].name);
-	table_fini(&holders);
 }
 
 static void find_waker(struct excerpt *p, const struct window *w, const struct threads *t,
@@ -812,7 +770,7 @@ static void keep_functions(struct excerpt *p, struct table *t, double scale)
 						.launch_ns = t->e[i].launch * scale};
 }
 
-static void add_stacks(struct excerpt *p, const struct window *w, struct namer *names)
+static void add_stacks(struct excerpt *p, const struct window *w, struct named *names)
 {
 	const struct stack_batch *b = &w->stacks;
 	struct diagnosis_rank *r = &p->slow.rank;
@@ -827,10 +785,11 @@ static void add_stacks(struct excerpt *p, const struct window *w, struct namer *
 	scale = r->step_ns / (double)(end - begin);
 	find_threads(w, &t);
 	for (uint32_t i = first_sample(b); i < b->sample_count; i++)
-		add_sample(p, w, &t, names, &functions, i);
+		add_sample(p, w, &t, &names->names, &functions, i);
 	add_threads(p, w, &t, r);
 	if (r->gil_wait_ns > 0)
-		find_holder(p, w, &t, names);
+		slow_step_holder(w, b->begin_ns, UINT64_MAX, t.launching, t.launching_count,
+				 name_of, names, p->gil_holder);
 	find_waker(p, w, &t, r);
 	r->waker_ns *= scale;
 	r->cpu_ns *= scale;
@@ -878,28 +837,16 @@ static void add_signals(struct excerpt *p, const struct window *w)
 	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
 }
 
-static const char *ledger_frame(void *arg, uint32_t frame)
-{
-	struct named *n = arg;
-
-	return frame_name(n->w, &n->names, frame, n->room);
-}
-
 /* ---- hangs ---- */
 
-static void stuck_add(struct excerpt *p, const char *name, unsigned line)
+static void stuck_add(struct excerpt *p, const char *name, uint32_t line)
 {
-	size_t at = strlen(p->stuck), bytes = strlen(name);
-	char number[16] = "";
+	size_t at = strlen(p->stuck);
+	char text[sizeof(p->stuck)];
 
-	/* "wait_for (train.py)": the line goes into the brackets */
-	if (line && bytes && name[bytes - 1] == ')') {
-		snprintf(number, sizeof(number), ":%u)", line);
-		bytes--;
-	}
-	if (at + bytes + sizeof(number) + 4 < sizeof(p->stuck))
-		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%.*s%s", at ? " < " : "",
-			 (int)bytes, name, number);
+	slow_step_with_line(name, line, text, sizeof(text));
+	if (at + strlen(text) + 4 < sizeof(p->stuck))
+		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%s", at ? " < " : "", text);
 }
 
 /* Writes the system call, then the Python functions; without Python, the native ones. */
@@ -1000,7 +947,7 @@ static bool add_ledgers(struct excerpt *p, const struct window *w, const struct 
 			struct named *names)
 {
 	struct host_timeline host;
-	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
+	bool good = host_timeline_make(w, name_of, names, &host) &&
 		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
 
 	if (good) {
@@ -1085,10 +1032,10 @@ static bool add_all(struct excerpt *p, const struct window *w, struct parts *par
 	if (!p->pool || !add_steps(p, w, parts))
 		return false;
 	if (w->stacks.sample_count)
-		add_stacks(p, w, &names->names);
+		add_stacks(p, w, names);
 	add_signals(p, w);
 	if (!add_ledgers(p, w, parts, names) ||
-	    !slow_step_find(w, parts->slow, parts->healthy, ledger_frame, names, &p->step))
+	    !slow_step_find(w, parts->slow, parts->healthy, name_of, names, &p->step))
 		return false;
 	p->unnamed = names->names.missed;
 	return true;

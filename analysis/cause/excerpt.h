@@ -37,7 +37,7 @@ struct excerpt {
 	struct os_signal *signals;
 	/* .open: of the time in which the rank hung; 0 steps: it did not hang */
 	struct window_ledger ledger;
-	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], waker[48];
+	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[SLOW_STEP_TEXT_BYTES], waker[48];
 	/* the stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)";
 	 * "": not known */
 	char stuck[EXCERPT_STUCK_BYTES];

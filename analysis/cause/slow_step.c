@@ -92,8 +92,7 @@ static uint32_t thread_of(const struct window *w, struct interval at)
 			continue;
 		if (r->kind == RECORD_STEP_BEGIN)
 			return r->thread;
-		if (!launched && (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH ||
-				  r->kind == RECORD_COLL))
+		if (!launched && record_is_launch(r))
 			launched = r->thread;
 	}
 	return launched ? launched : w->rank.pid;
@@ -208,12 +207,12 @@ static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
 	}
 }
 
-static bool is_mine(const struct finder *f, const struct stack_sample *s)
+/* A sample has the time of its slice. */
+static bool is_in(const struct stack_sample *s, uint64_t begin_ns, uint64_t end_ns)
 {
-	/* a sample has the time of its slice */
 	uint64_t t = s->time_ns + STACK_SLICE_NS / 2;
 
-	return s->kind == STACK_ON_CPU && t >= f->at.begin_ns && t < f->at.end_ns;
+	return t >= begin_ns && t < end_ns;
 }
 
 static void add_stacks(struct finder *f)
@@ -223,7 +222,8 @@ static void add_stacks(struct finder *f)
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 
-		if (s->tid != f->tid || s->stack >= b->stack_count || !is_mine(f, s))
+		if (s->tid != f->tid || s->kind != STACK_ON_CPU || s->stack >= b->stack_count ||
+		    !is_in(s, f->at.begin_ns, f->at.end_ns))
 			continue;
 		f->out->samples += s->count;
 		add_stack(f, s->stack, (double)s->weight_ns, false);
@@ -238,8 +238,7 @@ static void add_stacks(struct finder *f)
 	}
 }
 
-/* "pad (utils.py)" and 41 make "pad (utils.py:41)". */
-static void with_line(const char *name, uint32_t line, char *out, size_t bytes)
+void slow_step_with_line(const char *name, uint32_t line, char *out, size_t bytes)
 {
 	size_t n = strlen(name);
 
@@ -291,7 +290,8 @@ static bool find_function(struct finder *f)
 	best = innermost(f);
 	if (best) {
 		text_copy(out->function_name, sizeof(out->function_name), best->name);
-		with_line(best->name, line_of(f, best->name), out->function, sizeof(out->function));
+		slow_step_with_line(best->name, line_of(f, best->name), out->function,
+				    sizeof(out->function));
 		out->function_ns = best->ns;
 		out->blocked_ns = best->blocked_ns;
 	}
@@ -303,9 +303,9 @@ static bool find_function(struct finder *f)
 /* ---- bubbles ---- */
 
 /* Python function and thread of the GIL's holder in a sample; false: none. */
-static bool holder_text(struct finder *f, const struct stack_sample *s, char *out, size_t bytes)
+static bool holder_text(const struct stack_batch *b, const struct stack_sample *s,
+			slow_step_name_fn name, void *arg, char *out, size_t bytes)
 {
-	const struct stack_batch *b = &f->w->stacks;
 	const struct stack *st = &b->stacks[s->stack];
 	char line[SLOW_STEP_TEXT_BYTES];
 
@@ -314,31 +314,42 @@ static bool holder_text(struct finder *f, const struct stack_sample *s, char *ou
 
 		if (frame->kind != STACK_FRAME_PYTHON)
 			continue;
-		with_line(f->name(f->arg, st->first + i), frame->line, line, sizeof(line));
+		slow_step_with_line(name(arg, st->first + i), frame->line, line, sizeof(line));
 		snprintf(out, bytes, "%.100s in thread %s", line, stack_batch_text(b, s->comm));
 		return true;
 	}
 	return false;
 }
 
-static void find_holder(struct finder *f, struct interval at, struct slow_step_bubble *out)
+static bool is_among(const uint32_t *tid, uint32_t count, uint32_t one)
 {
-	const struct stack_batch *b = &f->w->stacks;
-	struct finder here = *f;
+	uint32_t k = 0;
+
+	while (k < count && tid[k] != one)
+		k++;
+	return k < count;
+}
+
+void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
+		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
+		      char out[SLOW_STEP_TEXT_BYTES])
+{
+	const struct stack_batch *b = &w->stacks;
 	struct holder {
 		char text[SLOW_STEP_TEXT_BYTES];
 		double ns;
 	} list[HOLDERS_MAX];
 	uint32_t n = 0, best = 0;
 
-	here.at = at;
+	*out = '\0';
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 		char text[SLOW_STEP_TEXT_BYTES];
 		uint32_t k = 0;
 
-		if (s->gil != STACK_GIL_HOLDER || s->tid == f->tid || s->stack >= b->stack_count ||
-		    !is_mine(&here, s) || !holder_text(f, s, text, sizeof(text)))
+		if (s->gil != STACK_GIL_HOLDER || !is_in(s, begin_ns, end_ns) ||
+		    is_among(tid, count, s->tid) || s->stack >= b->stack_count ||
+		    !holder_text(b, s, name, arg, text, sizeof(text)))
 			continue;
 		while (k < n && strcmp(list[k].text, text))
 			k++;
@@ -352,7 +363,14 @@ static void find_holder(struct finder *f, struct interval at, struct slow_step_b
 		best = list[k].ns > list[best].ns ? k : best;
 	}
 	if (n)
-		memcpy(out->holder, list[best].text, sizeof(out->holder));
+		memcpy(out, list[best].text, sizeof(list[best].text));
+}
+
+static void find_holder(const struct finder *f, struct interval at, struct slow_step_bubble *out)
+{
+	const struct stack_batch *b = &f->w->stacks;
+
+	slow_step_holder(f->w, at.begin_ns, at.end_ns, &f->tid, 1, f->name, f->arg, out->holder);
 	for (uint32_t i = 0; i < b->switch_count; i++)
 		if (b->switches[i].tid == f->tid && b->switches[i].gil == STACK_GIL_WAITER)
 			out->gil_wait_ns +=
@@ -417,15 +435,6 @@ struct kernels {
 	uint32_t count;
 };
 
-/* A kernel belongs to the step in which it was launched. NULL: to none that is used. */
-static const struct window_step *step_of(const struct window *w, const struct record *r)
-{
-	uint64_t t = r->launch_ns ? r->launch_ns : r->begin_ns;
-	size_t at = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t);
-
-	return at < w->step_count && w->steps[at].step.begin_ns <= t ? &w->steps[at] : NULL;
-}
-
 static void put_kernel(struct slow_step *out, const char *name, const struct kernels *k)
 {
 	uint32_t at = out->kernel_count;
@@ -455,9 +464,12 @@ static bool find_kernels(struct finder *f)
 		healthy += f->healthy[i];
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
-		const struct window_step *s = r->kind == RECORD_KERNEL ? step_of(w, r) : NULL;
+		/* it belongs to the step in which it was launched */
+		uint32_t at = window_step_at(w, r->launch_ns ? r->launch_ns : r->begin_ns);
+		const struct window_step *s = &w->steps[at];
 
-		if (!s || !r->name || r->name >= w->name_count || r->end_ns < r->begin_ns)
+		if (r->kind != RECORD_KERNEL || at == w->step_count || !r->name ||
+		    r->name >= w->name_count || r->end_ns < r->begin_ns)
 			continue;
 		list[r->name].slow_ns += s == f->step ? (double)(r->end_ns - r->begin_ns) : 0;
 		list[r->name].usual_ns +=

@@ -24,8 +24,6 @@ const char *slow_step_bound_name(unsigned bound); /* "unknown", "cpu", "gpu" */
 struct slow_step_bubble {
 	uint64_t offset_ns, ns; /* offset: from the step's begin */
 	double gil_wait_ns;	/* in it the step's thread waited for the GIL */
-	/* "spin (train.py:12) in thread loader": who else held the GIL in most samples; "": nobody was
-	 * seen */
 	char holder[SLOW_STEP_TEXT_BYTES];
 };
 
@@ -66,6 +64,13 @@ struct slow_step {
 /* The name of a frame of the window's stacks, without a line; valid as long as the caller's names. */
 typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
 
+/* "pad (utils.py)" and 41 make "pad (utils.py:41)". */
+void slow_step_with_line(const char *name, uint32_t line, char *out, size_t bytes);
+/* "spin (train.py:12) in thread loader": who held the GIL in most samples from begin_ns to end_ns,
+ * without the given threads; "": nobody was seen. */
+void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
+		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
+		      char out[SLOW_STEP_TEXT_BYTES]);
 /* For each step of the window: slow[], whether it may be the one; healthy[], whether it is a reference.
  * false: no memory; *out is then empty. */
 bool slow_step_find(const struct window *w, const bool *slow, const bool *healthy,

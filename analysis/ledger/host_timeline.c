@@ -326,17 +326,8 @@ static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind 
 
 static uint32_t slice_of(const struct maker *m, uint64_t t)
 {
-	uint32_t low = 0, high = m->slice_count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (m->slice[middle] <= t)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low; /* 0: before the first; else index + 1 */
+	/* 0: before the first; else index + 1 */
+	return (uint32_t)sorted_find(m->slice, m->slice_count, sizeof(*m->slice), t, true);
 }
 
 /* The time from t to sample i. UINT64_MAX: another thread's sample, or i is out of range (also 0 -

@@ -256,8 +256,7 @@ static void put_host(struct lane *l)
 		for (size_t i = 0; i < s->r->host_count; i++) {
 			const struct record *h = &s->r->host[i];
 			bool wait = h->kind == RECORD_SYNC,
-			     call = h->kind == RECORD_LAUNCH || h->kind == RECORD_GRAPH_LAUNCH ||
-				    h->kind == RECORD_COLL || h->kind == RECORD_COPY_CALL;
+			     call = record_is_launch(h) || h->kind == RECORD_COPY_CALL;
 
 			if (h->thread == s->launch_tid && is_in(h, s) && (pass ? call : wait))
 				add(l, pass ? "call" : "dot", pass ? "launch" : "wait for the GPU",

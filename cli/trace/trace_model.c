@@ -370,10 +370,7 @@ ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
 		return -1;
 	at = SORTED_FROM(r->host, r->host_count, begin_ns, d->launch_ns);
 	for (; at < r->host_count && r->host[at].begin_ns == d->launch_ns; at++) {
-		unsigned kind = r->host[at].kind;
-
-		if (kind == RECORD_LAUNCH || kind == RECORD_GRAPH_LAUNCH || kind == RECORD_COLL ||
-		    kind == RECORD_COPY_CALL)
+		if (record_is_launch(&r->host[at]) || r->host[at].kind == RECORD_COPY_CALL)
 			return (ptrdiff_t)at;
 	}
 	return -1;
