@@ -63,11 +63,16 @@ static const struct member *longest_of(const struct incident *i)
 	return best;
 }
 
+/* Of the time in which its steps stand still; NULL: it did not hang. */
+static const struct ledger *open_ledger(const struct member *m)
+{
+	return m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
+}
+
 /* How long its steps stand still without waiting for other ranks; negative: unknown. */
 static double stands_itself(const struct member *m)
 {
-	const struct ledger *l =
-	    m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
+	const struct ledger *l = open_ledger(m);
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -82,15 +87,13 @@ static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
 
-	return own >= 0 &&
-	       own < thresholds.part.half * (double)m->excerpts.open.excerpt->ledger.open.total_ns;
+	return own >= 0 && own < thresholds.part.half * (double)open_ledger(m)->total_ns;
 }
 
 /* Its steps stand still because it waits for other ranks in a collective on the CPU. */
 static bool waits_on_host(const struct member *m)
 {
-	const struct ledger *l =
-	    m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
+	const struct ledger *l = open_ledger(m);
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)

@@ -16,6 +16,7 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/order.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 #define PEERS_LOOKED 256u
@@ -37,29 +38,19 @@ double diagnosis_weight(const struct diagnosis_candidate *c)
 
 static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 {
-	if (!r->steps)
-		return -1;
-	switch (f) {
-	case FIGURE_STEP:
-		return r->step_ns;
-	case FIGURE_SELF:
-		return r->self_ns;
-	case FIGURE_COMPUTE:
-		return r->compute_ns;
-	case FIGURE_EXPOSED:
-		return r->exposed_comm_ns;
-	case FIGURE_COPY:
-		return r->copy_ns;
-	case FIGURE_IDLE: /* between the GPU's work, so of steps that have some */
-		return r->compute_ns + r->comm_ns + r->copy_ns > 0 ? r->idle_ns : -1;
-	case FIGURE_KERNELS:
-		return r->kernels;
-	case FIGURE_GIL:
-		return r->samples > 0 ? r->gil_wait_ns : -1;
-	case FIGURE_COUNT:
-		break;
-	}
-	return -1;
+	const double all[FIGURE_COUNT] = {
+	    [FIGURE_STEP] = r->step_ns,
+	    [FIGURE_SELF] = r->self_ns,
+	    [FIGURE_COMPUTE] = r->compute_ns,
+	    [FIGURE_EXPOSED] = r->exposed_comm_ns,
+	    [FIGURE_COPY] = r->copy_ns,
+	    /* between the GPU's work, so of steps that have some */
+	    [FIGURE_IDLE] = r->compute_ns + r->comm_ns + r->copy_ns > 0 ? r->idle_ns : -1,
+	    [FIGURE_KERNELS] = r->kernels,
+	    [FIGURE_GIL] = r->samples > 0 ? r->gil_wait_ns : -1,
+	};
+
+	return r->steps ? all[f] : -1;
 }
 
 static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
@@ -214,7 +205,7 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 		if (!strcmp(out->missing[i], line))
 			return;
 	if (out->missing_count < DIAGNOSIS_LINES_MAX)
-		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
+		text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
 }
 
 /* Half of the range of the healthy peers' self times. A smaller difference may be normal. */
@@ -281,7 +272,7 @@ static void say(struct diagnosis *out, enum finding_layer layer, double effect_n
 	l->layer = layer;
 	l->rank = FINDING_NO_RANK;
 	l->effect_ns = effect_ns;
-	diagnosis_text_copy(l->text, sizeof(l->text), text);
+	text_copy(l->text, sizeof(l->text), text);
 }
 
 ORDER_BY(stronger, const struct diagnosis_candidate *,
@@ -718,8 +709,7 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 		out->confidence = is_given(out->cause)		? 0.8
 				  : out->cause != CAUSE_UNKNOWN ? 0.3
 								: 0;
-		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
-				    finding_cause_remedy(out->cause));
+		text_copy(out->remedy, sizeof(out->remedy), finding_cause_remedy(out->cause));
 	}
 	put_evidence(v, lead, out);
 	put_ruled_out(v, finding_cause_layer(out->cause), out);
@@ -754,10 +744,8 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 	if (!v) {
 		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
 		out->confidence = is_given(in->known) ? 0.8 : 0;
-		diagnosis_text_copy(out->summary, sizeof(out->summary),
-				    finding_cause_title(out->cause));
-		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
-				    finding_cause_remedy(out->cause));
+		text_copy(out->summary, sizeof(out->summary), finding_cause_title(out->cause));
+		text_copy(out->remedy, sizeof(out->remedy), finding_cause_remedy(out->cause));
 		return;
 	}
 	examine(v, in, &in->suspect[0], out);

@@ -11,6 +11,7 @@
 #include "analysis/cause/diagnosis_private.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 #define KERNELS_MAX 512u
@@ -383,7 +384,7 @@ static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const 
 
 	if (s) {
 		os_signal_text(s, text, sizeof(text));
-		diagnosis_text_copy(c->subject, sizeof(c->subject), text);
+		text_copy(c->subject, sizeof(c->subject), text);
 		snprintf(c->text, sizeof(c->text), "%s; %s", how, text);
 		snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause),
 			 text);
@@ -448,11 +449,10 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
-		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
+		text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long %s",
 			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
-		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
-			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
+		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }
 
@@ -513,7 +513,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 	char name[96];
 
 	diagnosis_kernel_base(fresh->name, name, sizeof(name));
-	diagnosis_text_copy(c->subject, sizeof(c->subject), fresh->name);
+	text_copy(c->subject, sizeof(c->subject), fresh->name);
 	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.70s, %s as %.70s", name,
 		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on the peers",
 		 from_difference(gone->name, fresh->name));
@@ -553,7 +553,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  fresh_ns - gone_ns, 0.8);
-	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
+	text_copy(c->subject, sizeof(c->subject), most->name);
 	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
 		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "the peers do not run",
 		 NAME_SHOWN, most->name);

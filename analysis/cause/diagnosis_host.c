@@ -12,6 +12,7 @@
 #include "analysis/ledger/function_class.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* Blocked time is known even of ranks that hardly ran. */
@@ -170,7 +171,7 @@ static struct diagnosis_candidate *add_named(struct diagnosis_view *v, enum find
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
 
-	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	text_copy(c->subject, sizeof(c->subject), name);
 	return c;
 }
 
@@ -412,7 +413,7 @@ static void hot_function(struct diagnosis_view *v, const struct comparison *of,
 			  !logs && is_the_same_work(v, &g) ? 0.45 : 0.9);
 	c->by_profile = true;
 	c->evidence_only = !logs && grew_around_a_lock(v, of, &g);
-	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes %s more CPU per step %s",
 			 name, diagnosis_text_ms(logging->on_ns, &mine), v->than);
@@ -442,7 +443,7 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta &&
 		    !function_class_is_plumbing(f->name, f->kind)) {
 			v->function_delta = g.held_delta;
-			diagnosis_text_copy(v->function_name, sizeof(v->function_name), f->name);
+			text_copy(v->function_name, sizeof(v->function_name), f->name);
 		}
 	}
 	kernel_time(v, sums);
@@ -569,7 +570,7 @@ static void add_host_gap(struct diagnosis_view *v, const struct diagnosis_bases 
 			 finding_cause_title(CAUSE_CPU_HOST_GAP));
 		return;
 	}
-	diagnosis_text_copy(c->subject, sizeof(c->subject), g.f->name);
+	text_copy(c->subject, sizeof(c->subject), g.f->name);
 	snprintf(c->because, sizeof(c->because),
 		 "%s launch threads are blocked longer in %.110s %s", v->its, g.f->name, v->than);
 }

@@ -12,6 +12,7 @@
 
 #include "analysis/cause/diagnosis_private.h"
 #include "base/check.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 #define BIT(c) (1ull << CAUSE_##c)
@@ -337,7 +338,7 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	const char *than = v->past ? "when healthy" : "on the peers";
 	size_t used;
 
-	diagnosis_text_copy(name, sizeof(name), r->name);
+	text_copy(name, sizeof(name), r->name);
 	ledger_account_text(r->kind, ledger_what_text(r->what), name, out, bytes);
 	used = strlen(out);
 	if (v->in->kind == FINDING_HANG)
@@ -367,13 +368,13 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	char subject[DIAGNOSIS_SUBJECT_BYTES];
 
 	if (v->in->kind == FINDING_HANG) {
-		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+		text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
 		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s",
 			 v->its, r && *r->name ? r->name : "a function without a name");
 		return;
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
-		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
+		text_copy(c->subject, sizeof(c->subject), r->name);
 		snprintf(c->because, sizeof(c->because), "%.120s takes longer %s",
 			 *r->name ? r->name : "code without a name",
 			 v->past ? "than in healthy steps" : v->than);
@@ -383,8 +384,8 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	for (uint32_t i = 0; i < v->count && !hot; i++)
 		if (v->list[i].by_profile)
 			hot = &v->list[i];
-	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
-	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
+	text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
+	text_copy(c->subject, sizeof(c->subject), subject);
 	snprintf(c->because, sizeof(c->because), "%s code runs longer %s%s%.120s", v->its,
 		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "",
 		 subject);
@@ -405,7 +406,7 @@ static void describe(struct diagnosis_view *v, const struct share *s, struct dia
 		function_text(v, s, c);
 		return;
 	}
-	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	text_copy(c->subject, sizeof(c->subject), name);
 	if (p->kind == LEDGER_COMPUTE) {
 		snprintf(c->because, sizeof(c->because), "kernel %.120s does not end",
 			 *name ? name : "(name not known)");

@@ -9,6 +9,7 @@
 
 #include "analysis/cause/diagnosis_private.h"
 #include "analysis/robust/median.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* Rough costs of signals that are counts, to estimate an effect. */
@@ -109,7 +110,7 @@ static void thread_of(const struct os_signal *s, char *out, size_t bytes)
 	from = from ? from + 12 : s->subject;
 	if (*end && end >= from && (size_t)(end - from) < bytes)
 		bytes = (size_t)(end - from) + 1;
-	diagnosis_text_copy(out, bytes, from);
+	text_copy(out, bytes, from);
 }
 
 static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, bool by_thread,
@@ -134,7 +135,7 @@ static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, boo
 			continue;
 		if (k == n) {
 			list[n] = (struct thread_time){.most = s};
-			diagnosis_text_copy(list[n++].name, sizeof(list[0].name), name);
+			text_copy(list[n++].name, sizeof(list[0].name), name);
 		}
 		list[k].extra += extra;
 		if (s->value > list[k].most->value)
@@ -193,7 +194,7 @@ static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_ca
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
 	char text[200];
 
-	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+	text_copy(c->subject, sizeof(c->subject), s->subject);
 	c->cpu = s->cpu;
 	os_signal_text(s, text, sizeof(text));
 	/* without the effect, which the line shows separately */
@@ -280,7 +281,7 @@ static void run_queue(struct diagnosis_view *v)
 		sure = 0.4;
 	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, per_step(v, t.extra), sure,
 		t.most);
-	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
+	text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
 	if (is_softirq)
 		snprintf(c->because, sizeof(c->because),
@@ -460,7 +461,7 @@ static void storage(struct diagnosis_view *v)
 
 		os_signal_text(s, text, sizeof(text));
 		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0, 0.1);
-		diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+		text_copy(c->subject, sizeof(c->subject), s->subject);
 		snprintf(c->text, sizeof(c->text), "%s", text);
 	}
 }

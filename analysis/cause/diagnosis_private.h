@@ -115,7 +115,6 @@ const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
 /* " on CPU 1" and the rest of an interrupt signal's subject; cpu: as in the signal. A thread's name
  * comes before it, and may be any text. "": no CPU is named. */
 const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
-void diagnosis_text_copy(char *to, size_t bytes, const char *from);
 /* The remedy of the candidate's cause, with names filled in. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);

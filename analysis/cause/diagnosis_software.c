@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 #define DIFFERENT_MAX  4u
@@ -78,14 +79,14 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 	if (v->settings_differ++ >= DIFFERENT_MAX)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, 0, 0.2);
-	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	text_copy(c->subject, sizeof(c->subject), name);
 	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name,
 		 mine ? mine : "(not set)",
 		 v->in->kind == FINDING_UNIFORM ? "before it was" : "on the peers it is",
 		 theirs ? theirs : "(not set)");
 	snprintf(c->because, sizeof(c->because), "%s settings differ: %.230s", v->its, c->text);
 	if (!strncmp(name, CUDA_VARIABLES, strlen(CUDA_VARIABLES)))
-		diagnosis_text_copy(v->cuda_setting, sizeof(v->cuda_setting), c->text);
+		text_copy(v->cuda_setting, sizeof(v->cuda_setting), c->text);
 }
 
 /* The row of GPU work whose number grew most; NULL: none grew. */
@@ -125,7 +126,7 @@ static void more_work(struct diagnosis_view *v)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1), 0.9);
 	c->is_work = true;
-	diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+	text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
 	snprintf(c->text, sizeof(c->text), "each step launches %u kernels, %u before%s%s%s%.80s",
 		 number(mine), number(base), r ? "; most of them " : "",
 		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", r ? r->name : "");

@@ -26,14 +26,6 @@ const char *diagnosis_text_ms(double ns, struct diagnosis_number *t)
 	return t->text;
 }
 
-void diagnosis_text_copy(char *to, size_t bytes, const char *from)
-{
-	size_t n = strnlen(from, bytes - 1);
-
-	memmove(to, from, n);
-	to[n] = '\0';
-}
-
 const char *diagnosis_text_cpu(const char *subject, uint32_t cpu)
 {
 	const char *last = "", *at = subject;
