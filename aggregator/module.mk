@@ -5,7 +5,7 @@ LIBS += fleet incident aggregator
 fleet_SRCS := $(call in,aggregator/fleet,baselines fleet fleet_admit fleet_detect fleet_json \
 		fleet_kinds fleet_pages fleet_pull fleet_requests fleet_roles fleet_sources fleet_temporal \
 		sketch_json sketch_merge sql)
-fleet_NEEDS := wire analysis
+fleet_NEEDS := incident wire analysis
 fleet_LDLIBS := -lsqlite3 -ljansson
 incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_books incident_json \
 		incident_judge incident_share incident_spikes incident_views incident_waits ledger_json slow_step_json \

@@ -7,6 +7,7 @@
 
 #include "aggregator/fleet/fleet_private.h"
 #include "aggregator/fleet/sketch_merge.h"
+#include "aggregator/incident/verdict_sketch.h"
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
@@ -233,9 +234,9 @@ static void say_role(struct fleet_job *job, uint32_t role, const struct temporal
 		return;
 	/* Use the measured time per step: the sketches may be a minute old. */
 	now.latency_ns = c->latency_ns;
-	cause = sketch_merge_compare(&r->base, &now, 0.005, to);
+	cause = verdict_sketch_compare(&r->base, &now, c->latency_ns - c->before_ns, to);
 	if (to->cause == CAUSE_UNKNOWN || to->cause == CAUSE_SW_SLOWER)
-		to->cause = cause == CAUSE_UNKNOWN ? CAUSE_SW_SLOWER : cause;
+		to->cause = cause;
 	wire_sketch_free(&now);
 }
 

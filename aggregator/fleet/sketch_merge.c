@@ -7,12 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/ledger/function_class.h"
 #include "analysis/robust/median.h"
-#include "analysis/robust/spread.h"
 #include "base/limits.h"
 #include "base/order.h"
-#include "model/record.h"
 
 #define FIGURES(X)                                                                                 \
 	X(latency_ns)                                                                              \
@@ -208,134 +205,4 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 	if (!all)
 		wire_sketch_free(out);
 	return all ? 0 : -ENOMEM;
-}
-
-/* ---- comparing ---- */
-
-static const struct sketch_function *function_in(const struct sketch *s,
-						 const struct sketch_function *f)
-{
-	for (uint32_t i = 0; i < s->function_count; i++)
-		if (s->functions[i].kind == f->kind && !strcmp(s->functions[i].name, f->name))
-			return &s->functions[i];
-	return NULL;
-}
-
-static const struct sketch_kernel *kernel_in(const struct sketch *s, const char *name)
-{
-	for (uint32_t i = 0; i < s->kernel_count; i++)
-		if (!strcmp(s->kernels[i].name, name))
-			return &s->kernels[i];
-	return NULL;
-}
-
-static double share_variance(double p, double samples)
-{
-	return samples >= 1 ? spread_of_share(p, samples, 0.25) : 0.25;
-}
-
-/* The function's class gives the cause if the function grew by at least half as much as any other:
- * its callers and callees grow with it. */
-static double compare_functions(const struct sketch *base, const struct sketch *now, double delta,
-				enum finding_cause *cause, struct finding *f)
-{
-	double grown = 0, class_share = 0;
-	enum finding_cause class_cause = CAUSE_UNKNOWN;
-
-	*cause = CAUSE_SW_HOT_PATH;
-	if (!base->function_count || !now->function_count)
-		return 0;
-	for (uint32_t i = 0; i < now->function_count; i++) {
-		const struct sketch_function *n = &now->functions[i], *b = function_in(base, n);
-		double before = b ? b->total_share : 0, more = n->total_share - before;
-		double self = n->self_share - (b ? b->self_share : 0);
-		double error = sqrt(share_variance(n->total_share, now->samples) +
-				    share_variance(before, base->samples));
-
-		/* A function missing in a truncated list may have been there. */
-		if (more <= delta || more <= 3 * error ||
-		    (!b && base->functions_cut && more < 4 * delta))
-			continue;
-		finding_say(
-		    f, LAYER_SOFTWARE, more * now->cpu_ns,
-		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
-		    n->name, 100 * n->total_share, 100 * before, 100 * self);
-		grown = more > grown ? more : grown;
-		if (more <= class_share ||
-		    function_class_cause(n->name, n->kind, true) == CAUSE_UNKNOWN)
-			continue;
-		class_share = more;
-		class_cause = function_class_cause(n->name, n->kind, true);
-	}
-	if (class_cause != CAUSE_UNKNOWN && 2 * class_share >= grown)
-		*cause = class_cause;
-	return grown;
-}
-
-/* Growth of the kernel's time per step because each call is slower. More calls do not make the GPU
- * slower, and the earlier run may have had other step boundaries. */
-static double slower_by(const struct sketch_kernel *before, const struct sketch_kernel *now)
-{
-	if (!before || !(before->per_step > 0) || !(now->per_step > 0))
-		return 0;
-	return now->ns_per_step - before->ns_per_step / before->per_step * now->per_step;
-}
-
-static double compare_kernels(const struct sketch *base, const struct sketch *now, double *changed,
-			      struct finding *f)
-{
-	double slower = 0;
-
-	*changed = 0;
-	if (!base->kernel_count || !now->kernel_count)
-		return 0;
-	for (uint32_t i = 0; i < now->kernel_count; i++) {
-		const struct sketch_kernel *n = &now->kernels[i], *b = kernel_in(base, n->name);
-		double more = slower_by(b, n);
-
-		if (!b && n->ns_per_step < 0.001 * now->latency_ns)
-			continue;
-		if (!b) {
-			finding_say(f, LAYER_SOFTWARE, n->ns_per_step,
-				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name,
-				    n->per_step, n->ns_per_step / 1e6);
-			*changed += n->ns_per_step;
-		} else if (more > 0.05 * (n->ns_per_step - more) &&
-			   more > 0.0005 * now->latency_ns) {
-			/* a collective's kernel includes the wait for its peers */
-			bool coll = record_is_coll_kernel(n->name);
-
-			finding_say(f, coll ? LAYER_NETWORK : LAYER_GPU, more,
-				    "kernel %.120s: %.1f us each, %.1f before, %.1f a step%s",
-				    n->name, n->ns_per_step / n->per_step / 1e3,
-				    b->ns_per_step / b->per_step / 1e3, n->per_step,
-				    coll ? ", the wait for its peers included" : "");
-			slower += coll ? 0 : more;
-		}
-	}
-	for (uint32_t i = 0; i < base->kernel_count; i++) {
-		const struct sketch_kernel *b = &base->kernels[i];
-
-		if (!kernel_in(now, b->name) && !now->kernels_cut &&
-		    b->ns_per_step > 0.001 * base->latency_ns)
-			finding_say(f, LAYER_SOFTWARE, 0,
-				    "kernel %.120s: gone, %.3f ms a step before", b->name,
-				    b->ns_per_step / 1e6);
-	}
-	return slower;
-}
-
-enum finding_cause sketch_merge_compare(const struct sketch *base, const struct sketch *now,
-					double delta, struct finding *f)
-{
-	double changed, slower = compare_kernels(base, now, &changed, f);
-	enum finding_cause hot;
-	double grown = compare_functions(base, now, delta, &hot, f);
-	double excess = now->latency_ns - base->latency_ns;
-
-	if (changed > 0 && changed + slower >= 0.3 * excess)
-		return CAUSE_SW_KERNELS;
-	if (slower > 0 && slower >= 0.5 * excess)
-		return CAUSE_GPU_SLOW;
-	return grown > 0 ? hot : CAUSE_UNKNOWN;
 }

@@ -59,8 +59,13 @@ static void figures(const struct sketch *k, struct diagnosis_rank *r)
 
 const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s)
 {
-	const struct sketch *k = &s->sketch[s->count];
-	struct diagnosis_rank *r = &s->rank[s->count++];
+	return verdict_sketch_borrow(s, &s->sketch[s->count++]);
+}
+
+const struct diagnosis_rank *verdict_sketch_borrow(struct verdict_sketches *s,
+						   const struct sketch *k)
+{
+	struct diagnosis_rank *r = &s->rank[s->rank_count++];
 	struct diagnosis_function *f = make(s, k->function_count, sizeof(*f));
 	struct diagnosis_kernel *d = make(s, k->kernel_count, sizeof(*d));
 	struct diagnosis_setting *v = make(s, k->setting_count, sizeof(*v));
@@ -110,4 +115,38 @@ void verdict_sketch_fill(struct diagnosis_rank *to, const struct diagnosis_rank 
 		to->kernel = from->kernel;
 		to->kernel_count = from->kernel_count;
 	}
+}
+
+enum finding_cause verdict_sketch_compare(const struct sketch *base, const struct sketch *now,
+					  double lost_ns, struct finding *f)
+{
+	struct verdict_sketches *s = malloc(sizeof(*s));
+	struct diagnosis *d = malloc(sizeof(*d));
+	const struct diagnosis_rank *before = NULL, *rank = NULL;
+	enum finding_cause cause = CAUSE_SW_SLOWER;
+
+	if (s && d) {
+		verdict_sketch_init(s);
+		before = verdict_sketch_borrow(s, base);
+		rank = verdict_sketch_borrow(s, now);
+	}
+	if (before && rank) {
+		struct diagnosis_rank slow = *rank;
+
+		slow.lost_ns = lost_ns;
+		diagnosis_make(&(struct diagnosis_input){.kind = FINDING_UNIFORM,
+							 .suspect = &slow,
+							 .suspect_count = 1,
+							 .before = before},
+			       d);
+		cause = d->cause;
+		for (uint32_t i = 0; i < d->evidence_count; i++)
+			if (f->evidence_count < FINDING_EVIDENCE_MAX)
+				f->evidence[f->evidence_count++] = d->evidence[i];
+	}
+	if (s && d)
+		verdict_sketch_fini(s);
+	free(s);
+	free(d);
+	return cause;
 }

@@ -14,7 +14,7 @@ struct verdict_sketches {
 	struct sketch sketch[VERDICT_SKETCHES];
 	struct diagnosis_rank rank[VERDICT_SKETCHES];
 	void *made[3 * VERDICT_SKETCHES];
-	uint32_t count, made_count;
+	uint32_t count, rank_count, made_count;
 };
 
 /* Initialises an empty one in the caller's storage. */
@@ -24,5 +24,11 @@ void verdict_sketch_fini(struct verdict_sketches *s);
 struct sketch *verdict_sketch_room(struct verdict_sketches *s);
 /* The sketch in that room, as a rank that lives as long as the sketches; NULL: out of memory. */
 const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s);
+/* Another sketch as a rank; borrows the sketch. At most VERDICT_SKETCHES in all. */
+const struct diagnosis_rank *verdict_sketch_borrow(struct verdict_sketches *s,
+						   const struct sketch *k);
+/* Adds evidence about what made steps lost_ns longer from base to now; its cause. */
+enum finding_cause verdict_sketch_compare(const struct sketch *base, const struct sketch *now,
+					  double lost_ns, struct finding *f);
 /* Copies settings, functions and kernels of *from that *to lacks. */
 void verdict_sketch_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from);
