@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # needs: root cpus bpf blkio-group
-# alone: judges the steps of a job
+# quiet: judges the steps of a job
 """One scenario of the catalogue each for GPU and storage, on one rank."""
 import os
 import subprocess
