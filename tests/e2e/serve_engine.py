@@ -3,6 +3,7 @@
 """A serving engine of vLLM's structure, with a real sysomd and aggregator: steps, models (also of a prefill instance), a
 healthy stretch, a slow GPU of one rank, a slow scheduler. serve_events.py looks at each event."""
 # quiet: a healthy stretch in real time
+# long: learns, and then has two faults
 # needs: root bpf
 import collections
 import os
@@ -111,7 +112,8 @@ def check_live(work):
                                           (1, SCHEDULE, shows_process, "waiting for a slow scheduler")):
         since = start_ns + int(begin * 1e9) + unix_offset_ns()
         found = wait_for(120, lambda: accused(stack, rank, since, shows))
-        tap.ok(found, f"{what} of rank {rank} is an incident that says so", [(i["symptom"], i["ranks"]) for i in stack.incidents()])
+        tap.ok(found, f"{what} of rank {rank} is an incident that says so",
+               [(i["symptom"], i["ranks"], [(d["ranks"], d["cause"]) for d in i["diagnoses"]]) for i in stack.incidents()])
         if found:
             print("\n".join("# " + x for x in stack.sysom("show", found["id"]).stdout.splitlines()[:14]))
     os.kill(job_line[0]["pid"], signal.SIGUSR1)

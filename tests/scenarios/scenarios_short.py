@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: root cpus bpf blkio-group
 # quiet: judges the steps of a job
+# long: two scenarios
 """One scenario of the catalogue each for GPU and storage, on one rank."""
 import os
 import subprocess
