@@ -26,7 +26,7 @@ struct ingest_stats {
 
 struct ingest_config { /* all borrowed until the close, url during the open */
 	const char *url;
-	struct tls *tls; /* NULL: plain TCP, and nodes are who they say */
+	struct tls *tls; /* NULL: plain TCP; a node's name is not verified */
 	uint32_t contexts;
 	bool verify; /* also decode the records before a window is acknowledged */
 	struct commit *commit;

@@ -126,11 +126,11 @@ static void check_ras(struct doctor *d, const json_t *status)
 
 	if (!(asked > 0))
 		return;
-	doctor_add(
-	    d, "NCCL's RAS service", bad + slow > 0 ? DOCTOR_WARN : DOCTOR_OK,
-	    "find out which program listens on that port, or set ras.port",
-	    "port %.0f: of %.0f answers about hangs, %.0f were not valid and %.0f came too late",
-	    jsonget_number(ras, "port"), asked, bad, slow);
+	doctor_add(d, "NCCL's RAS service", bad + slow > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   "find out which program listens on that port, or set ras.port",
+		   "port %.0f: %.0f questions about hangs; %.0f answers were not valid, %.0f came "
+		   "too late",
+		   jsonget_number(ras, "port"), asked, bad, slow);
 }
 
 /* What the aggregator removed because a job had too much. */

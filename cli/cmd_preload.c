@@ -74,7 +74,8 @@ int cmd_preload_main(const struct options *o)
 	char from[PATH_MAX], dir[PATH_MAX];
 
 	if (paths_preload(from, sizeof(from)))
-		return fail(o, from, "no such file; SYSOM_PRELOAD names another");
+		return fail(o, from,
+			    "no such file; set SYSOM_PRELOAD to the path of libsysom_preload.so");
 	for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++) {
 		int err = snprintf(dir, sizeof(dir), "%s/%s", o->argv[0], libs[i]) < PATH_MAX
 			      ? install(from, dir)

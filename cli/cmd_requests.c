@@ -327,10 +327,12 @@ static int show_request(const struct options *o, const struct client *c, const c
 					     list ? (json_t *)list : violations, "violations",
 					     violations));
 	} else if (!n) {
-		fprintf(stderr,
-			"sysom requests: no job and no request %s is known; a node keeps its open "
-			"requests and its latest 4,096, so ask there\n",
-			term_safe(text, 60));
+		fprintf(
+		    stderr,
+		    "sysom requests: no job and no request %s is known here; a node knows its "
+		    "own open requests and the latest 4,096 that ended, so ask on the request's "
+		    "node\n",
+		    term_safe(text, 60));
 	} else {
 		json_array_foreach ((json_t *)list, i, r)
 			print_request(r, json_object_get(node, "objectives"));

@@ -286,7 +286,8 @@ int cmd_verdict_main(const struct options *o)
 	else
 		name_of_environment(key, sizeof(key));
 	if (!*key) {
-		fputs("sysom verdict: which job? There is no SYSOM_JOB and no scheduler's job id\n",
+		fputs("sysom verdict: which job? Give its name: neither SYSOM_JOB nor a scheduler "
+		      "names one\n",
 		      stderr);
 		return EXIT_USAGE;
 	}

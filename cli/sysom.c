@@ -149,7 +149,7 @@ static int written(const char *name, int status)
 
 static int usage(FILE *to)
 {
-	fputs("sysom - why is this GPU job slow, on which rank, and what shows it?\n\n"
+	fputs("sysom - why is this GPU job slow, on which rank, and what is the evidence?\n\n"
 	      "usage: sysom COMMAND [options]\n\n",
 	      to);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)

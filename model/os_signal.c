@@ -76,7 +76,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_LINK_WAIT] = {"link_wait", "ms/s", 1, 10, false, false,
 			     "transfers from rank %s lost %v"},
     [OS_SIGNAL_NCCL_RAS] = {"nccl_ras", "1/s", 1e-6, 0, false, false,
-			    "NCCL's RAS service reports %s: %v", OS_SIGNAL_EVER},
+			    "NCCL's RAS service reports \"%s\": %v", OS_SIGNAL_EVER},
     [OS_SIGNAL_GPU_SM_CLOCK] = {"gpu_sm_clock", "MHz", HUGE_VAL, 0.05, true, false,
 				"SM clock of %s: %v", OS_SIGNAL_FALLS, true},
     [OS_SIGNAL_GPU_MEM_CLOCK] = {"gpu_mem_clock", "MHz", HUGE_VAL, 0.05, false, false,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * windows.h - decide which windows a node makes of its ranks, and when. sysomd uses it live, and
+ * windows.h - decide which windows a node sends about its ranks, and when. sysomd uses it live, and
  * `sysom replay events --live` uses it on traces.
  *
  * Each closed anomaly becomes a window. A victim's window waits a second for a suspect of the same
- * job on this node. If there is one, the victim's window goes without records, because the
+ * job on this node. If there is one, the victim's window is sent without records, because the
  * suspect's shows more. A rank that is slow compared with its peers on the node (local_peers.h)
  * also gets windows, even if its own model sees nothing.
  *

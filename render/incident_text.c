@@ -308,7 +308,7 @@ static void print_signals(FILE *to, const json_t *in)
 		term_wrap(to, 12, "", text, incident_text_columns());
 	}
 	if (!shown && json_array_size(signals))
-		fprintf(to, "\n  OS signals: none stands out\n");
+		fprintf(to, "\n  OS signals: none is unusual\n");
 }
 
 #define REQUESTS_SHOWN 5

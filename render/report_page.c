@@ -213,9 +213,9 @@ static void put_weight(FILE *to, const json_t *in, const json_t *signal)
 	size_t i;
 
 	if (!l || !accounts) {
-		fputs(
-		    "<br><span class=\"dim\">Not weighed: no ledger has an account for it.</span>",
-		    to);
+		fputs("<br><span class=\"dim\">Not compared: no account of the ledger belongs to "
+		      "it.</span>",
+		      to);
 		return;
 	}
 	json_array_foreach (json_object_get(l, "rows"), i, row)
@@ -223,8 +223,8 @@ static void put_weight(FILE *to, const json_t *in, const json_t *signal)
 			sum += jsonget_number(row, "excess_ms");
 	if (sum > 0 && whole > 0)
 		fprintf(to,
-			"<br><span class=\"dim\">It explains at most %s of the excess, %s: so much "
-			"longer are its accounts.</span>",
+			"<br><span class=\"dim\">It explains at most %s of the excess (%s): its "
+			"accounts grew by this much.</span>",
 			term_ms(sum), term_percent(sum / whole));
 	else
 		fputs("<br><span class=\"dim\">It explains nothing: none of its accounts "
@@ -263,7 +263,7 @@ void report_page_signals(FILE *to, const json_t *in)
 	json_array_foreach ((json_t *)signals, i, s)
 		raised += jsonget_true(s, "raised");
 	fprintf(to, "<section id=\"signals\">\n<h2>OS and GPU signals</h2>\n%s",
-		raised ? "" : "<p class=\"dim\">None stands out.</p>\n");
+		raised ? "" : "<p class=\"dim\">None is unusual.</p>\n");
 	for (int pass = raised ? 0 : 1; pass < 2;
 	     pass++) { /* what stands out, and what is as usual */
 		unsigned shown = 0;

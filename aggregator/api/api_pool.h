@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * api_pool.h - worker threads that make answers, and their bounded queue. The thread that reads
  * from connections does nothing else, so that neither a long list nor a slow disk delays /healthz.
- * Owns: its threads. */
+ * Owns: its threads. Threads: push from the thread that reads connections; open, stop and close from
+ * one; `work` runs on the workers. */
 #pragma once
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
  * Keeps the newest LIMIT_BASELINE_RUNS runs of a job and role, and LIMIT_BASELINES rows in all. A
  * run contributes only its healthy samples, so a run that was slow from its first step is no
  * reference. A crash of the machine may lose the last minute (synchronous=NORMAL). A damaged file
- * is set aside and a new one begun.
+ * is renamed, and a new one begun.
  * Owns its connection. Threads: any, one mutex inside. */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_books.h - two ledgers of a rank of an incident: of its slow steps, and of the reference.
- * Their difference is the verdict. Sums over every kept window of the incident, each window once.
+ * incident_books.h - two ledgers for a rank of an incident: one of its slow steps, one of the
+ * reference. The verdict comes from their difference. Each kept window of the incident counts once.
  * Owns: both ledgers. Threads: one caller. */
 #pragma once
 

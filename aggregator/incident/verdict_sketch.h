@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * verdict_sketch.h - sketches as ranks of a diagnosis, for what windows do not have: settings, and
- * the profiles of healthy peers and of earlier runs.
+ * verdict_sketch.h - convert sketches into ranks of a diagnosis. Sketches have what windows lack:
+ * settings, and the profiles of healthy peers and of earlier runs.
  * Owns: the sketches that it took and the arrays made of them, until closed. Threads: one
  * caller. */
 #pragma once

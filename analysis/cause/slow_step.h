@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slow_step.h - what one slow step of a window was about: the span and the function in which the time
- * went, whether the GPU waited for the host, and who held the GIL while it did.
+ * slow_step.h - describe one slow step of a window: the span and the function that took the time,
+ * whether the GPU waited for the host, and which code held the GIL meanwhile.
  *
- * Means over steps say nothing about a single spike, so this looks at the step that lost most. Pure.
+ * Means over steps hide a single spike, so this describes the step that lost most time. Pure.
  * Trust: the window was decoded; its numbers are checked here. Time: n log n in its records and
  * samples. Threads: any. Times: nanoseconds. */
 #pragma once

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * growth.h - whether a rank's program has changed for good, and its steps take longer since: each
- * launches more kernels than was usual, or other ones. Steps of another mix have a model of their
- * own, and a model expects steps with more launches to take longer. So no model ever reports them.
- * Only the rank's own earlier steps are a reference.
+ * growth.h - detect that a rank's steps take longer because its program changed permanently: each
+ * step launches more kernels than was usual, or other ones. Steps with another mix of kernels have
+ * a model of their own, and a model expects steps with more launches to take longer. So no model
+ * reports such a change. The only reference is the rank's own earlier steps.
  *
- * Usual is a level of launches that most of GROWTH_STEPS steps share, in a phase (struct step) that
- * was usual before; without such a level (inference, sequences that change the number of launches)
- * nothing is reported. A step of that level and phase ends a change. So evaluations are not
- * reported, however often they come, unless one lasts for GROWTH_STEPS steps. After GROWTH_STEPS
- * steps the new steps are the usual ones, and what was usual before is no change.
+ * A step is usual if it has the level of launches that most of GROWTH_STEPS steps share, and a
+ * phase (struct step) that was usual before. Without such a level (inference, sequences that change
+ * the number of launches) nothing is reported. A usual step ends a change. So evaluations are not
+ * reported, however often they occur, unless one lasts for GROWTH_STEPS steps. After GROWTH_STEPS
+ * steps the new steps are usual, and a return to the old ones is no change.
  *
  * Longer sequences are larger launches of the same kernels, or as many launches of other kernels
  * that have more thread blocks. Blocks explain time, so these are not reported.

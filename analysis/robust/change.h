@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * change.h - that a level changed, and where.
+ * change.h - detect that the level of a series changed, and at which position.
  * Values have any one unit. Memory: the caller's, nothing is allocated. Errors: none. Threads:
  * any. */
 #pragma once

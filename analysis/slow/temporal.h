@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * temporal.h - one role of one job over time: whether all of it has become slower, against earlier
- * runs of the job and against this run's own earlier minutes.
+ * temporal.h - detect that a whole role of a job has become slower, compared with earlier runs of
+ * the job and with earlier minutes of this run.
  *
  * One sample per TEMPORAL_PERIOD_NS: medians over the role's ranks. The role is slower when the
  * latest three samples all exceed the reference by more than max(5%, noise), or max(3%, noise)

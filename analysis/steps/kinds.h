@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kinds.h - kinds of steps that a job has on purpose now and then: a checkpoint every 50 steps,
- * evaluation, garbage collection. Each kind has its own reference from its second occurrence on.
+ * kinds.h - recognise kinds of steps that a job runs on purpose now and then: a checkpoint every 50
+ * steps, evaluation, garbage collection. Each kind has its own reference from its second occurrence on.
  *
  * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
  * place has the usual work and takes longer in the same account. It recurs at equal distances in

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http_access.h - who may ask an HTTP server, and as whom. A token of http.tokens says it;
- * otherwise, for a connection within this machine, the kernel does (base/daemon/peer.h). Root and
- * the daemon's own user have the role admin. A request from another machine, or one that a proxy
- * passes on, needs a token. On loopback a user that the kernel cannot name sees no jobs.
- * The file of tokens is read again when it changes. While it is unsound, the tokens read before
- * stay valid, and the log says so.
+ * http_access.h - find the user and the roles of an HTTP request. A token of http.tokens names
+ * them. Without a token, the kernel names the user of a connection within this machine
+ * (base/daemon/peer.h). Root and the daemon's own user have the role admin. A request from another
+ * machine, or one that a proxy passes on, needs a token. On loopback a user that the kernel cannot
+ * name sees no jobs.
+ * The file of tokens is read again when it changes. While it is not valid, the earlier tokens stay
+ * in use, and the log gives the reason.
  * Owns: the tokens. Threads: one caller. Trust: the request is a peer's. */
 #pragma once
 

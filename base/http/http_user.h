@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http_user.h - who sends a request, and what that allows. A token (http_tokens.h) or the kernel
- * (base/daemon/peer.h) says who it is.
+ * http_user.h - the sender of a request, and its rights. A token (http_tokens.h) or the kernel
+ * (base/daemon/peer.h) identifies the sender.
  * Threads: any. */
 #pragma once
 

@@ -367,7 +367,7 @@ void plots_timeline(FILE *to, const json_t *in, const struct trace_model *m,
 	    "<section id=\"timeline\">\n<h2>A slow step in detail</h2>\n<p class=\"dim\">Launch "
 	    "thread and GPU of the median slow step%s%s. The vertical line is the "
 	    "step's end.</p>\n",
-	    !healthy ? "; no healthy step's records are at hand" : ", above ",
+	    !healthy ? "; there are no records of a healthy step" : ", above ",
 	    !healthy	       ? ""
 	    : other == culprit ? "the median healthy step of the same rank"
 			       : "a healthy peer's step at the same time");

@@ -12,7 +12,7 @@
 #include "cli/trace/trace_model.h"
 
 /* How long each step of the culprits took, with what was expected, and the flagged ones as a table;
- * without a culprit, of all ranks. Says so where no steps are at hand. */
+ * without a culprit, of all ranks. States if there are no steps. */
 void plots_steps(FILE *to, const json_t *incident, const struct trace_model *m);
 /* Launch thread and GPU streams of the culprit's typical slow step, above a healthy step of its own or,
  * without one, the peer's same step. peer: NULL, none. The accounts that the verdict rests on

@@ -13,7 +13,7 @@ const char *job_text_often(const json_t *kind)
 	static char out[96];
 
 	if (!(period > 0))
-		snprintf(out, sizeof(out), "now and then");
+		snprintf(out, sizeof(out), "at no fixed interval");
 	else if (steps < 1.5)
 		snprintf(out, sizeof(out), "every %.0f steps", period);
 	else

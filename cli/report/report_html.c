@@ -115,10 +115,9 @@ static int put_difference(FILE *to, const json_t *in, const struct trace_model *
 	if (err == -ENODATA)
 		fprintf(
 		    to,
-		    "<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">No window of "
-		    "a "
-		    "healthy peer with stacks or kernels is at hand, so nothing stands beside rank "
-		    "%d.</p>\n</section>\n",
+		    "<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">There is "
+		    "no window of a healthy peer with stacks or kernels, so rank %d is compared "
+		    "with none.</p>\n</section>\n",
 		    culprit->who.rank);
 	if (err)
 		return err == -ENODATA ? 0 : err;

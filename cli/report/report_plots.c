@@ -168,7 +168,7 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		     : "Self time of each rank, compared with ",
 		late ? "" : than(g),
 		late ? "Delay behind the median rank, in each step's latest collective."
-		     : "Step time without waiting in collectives.",
+		     : "Step time minus communication that no kernel or copy overlaps.",
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
 		"<svg class=\"heat\" data-kind=\"%s\" height=\"%.0f\" role=\"img\" "

@@ -124,7 +124,7 @@ done
 run verdict runs --timeout 0.1; is "steps of one run are one run" has "sysom: job runs, 2 ranks"
 rm "$T/answers.json"
 run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'
-run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "no scheduler" "$T/err"'
+run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "neither SYSOM_JOB nor a scheduler" "$T/err"'
 SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
 is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
 run off; is "off says how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'

@@ -39,7 +39,7 @@ for mode in http flood; do
 	echo $mode >"$WORK/mode"
 	ok "$mode is counted as no answer" stack_wait 60 at_least nonsense $((before + 1))
 done
-ok "doctor names it" bash -c '"$0" doctor | grep -q "answers about hangs, [1-9][0-9]* were not valid"' "$BIN/sysom"
+ok "doctor names it" bash -c '"$0" doctor | grep -q "questions about hangs; [1-9][0-9]* answers were not valid"' "$BIN/sysom"
 ok "the job's ranks are followed on" attached 3
 node_api status .ras | jq -c . | sed 's/^/# /'
 kill $job
