@@ -38,7 +38,7 @@
 #define TICK_MS 1000u
 /* Findings of an earlier process end if they are not found again in this time after a start. Beats
  * rebuild the fleet within 60 s, and a small constant lateness needs most of another minute. */
-#define RETELL_NS 120000000000ull
+#define REPORT_AGAIN_NS 120000000000ull
 
 struct settings {
 	char nng_listen[256];
@@ -376,7 +376,7 @@ static int start(struct aggregator *a)
 		return err;
 	c.dir = s->store_dir;
 	retention_read(&c.retention, s->retention_rules, why, sizeof(why)); /* it was checked */
-	c.retell_ns = RETELL_NS;
+	c.report_again_ns = REPORT_AGAIN_NS;
 	c.alert = a->alert;
 	c.name = name_function;
 	c.opened = on_store_opened;

@@ -459,7 +459,7 @@ static void end_findings(struct commit *c)
 {
 	char job[WIRE_TEXT_BYTES];
 
-	if (clock_monotonic_ns() - c->opened_ns < c->config.retell_ns)
+	if (clock_monotonic_ns() - c->opened_ns < c->config.report_again_ns)
 		return;
 	incident_set_end_earlier(c->set);
 	for (uint32_t k = 0; incident_set_held_job(c->set, k, job);) {

@@ -33,7 +33,7 @@ struct commit_config {
 	struct incident_config incident; /* commit_open sets its reporter */
 	/* Findings of an earlier process end unless they are reported again within this time after
 	 * the start. */
-	uint64_t retell_ns;
+	uint64_t report_again_ns;
 	struct retention retention;
 	uint64_t max_bytes,
 	    reserve_bytes;   /* of the store's file; of the file system's free space */

@@ -78,6 +78,8 @@ struct rank {
 	void *arg;
 };
 
+/* Borrows recorder and canary until rank_close. seed: of the roofline and of random ids. 0,
+ * -ENOMEM. */
 int rank_open(struct rank **out, const struct rank_config *c, struct recorder *recorder,
 	      uint32_t slot, struct canary *canary, uint64_t seed, uint64_t now_ns);
 void rank_close(struct rank *r); /* NULL is a no-op */

@@ -34,6 +34,7 @@ struct recorder_stats {
 #define RECORDER_SPARES RECORDER_QUEUE
 
 struct recorder; /* opaque */
+/* 0; -ENOMEM, also if the thread cannot start. */
 int recorder_open(struct recorder **out, const struct recorder_config *c);
 void recorder_close(struct recorder *r); /* NULL is a no-op; removes the files */
 /* Adds a rank in a slot. owner distinguishes its records from those of the slot's earlier rank.

@@ -31,7 +31,8 @@ struct sql_call {
 	int bound, err;
 };
 
-/* s: with its name and the text of its statements. */
+/* s: with its name and the text of its statements, else zeroed. flags: of sqlite3_open_v2. busy_ms:
+ * how long a statement waits for another one's lock. 0 or an error; call sql_close after either. */
 int sql_open(struct sql *s, const char *path, int flags, int busy_ms);
 void sql_close(struct sql *s); /* also of one that was not opened */
 /* For a result code of SQLite's own calls: 0 or the error, logged. */

@@ -71,6 +71,7 @@ struct incident_row {
 	uint64_t updated_unix_ns; /* when it was written; differs for each write */
 };
 
+/* Copies *c. 0, -ENOMEM. */
 int incident_set_open(struct incident_set **out, const struct incident_config *c);
 void incident_set_close(struct incident_set *s); /* NULL is a no-op */
 /* Adds a window that is new (the caller removes duplicates). arrival_unix_ns: this machine's clock.

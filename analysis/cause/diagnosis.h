@@ -3,7 +3,8 @@
  * at each layer (SysOM-AI 3.1 and 5.4): GPU, CPU, OS, network, storage, software. A layer either
  * gives evidence, with its effect in time per step, or is ruled out by a figure. Missing data is
  * named and lowers the confidence. Pure: no I/O, clock, threads or globals. All pointers are
- * borrowed for the call. */
+ * borrowed for the call. Memory: malloc within the call; without memory the verdict is what detection
+ * found, or unknown. Threads: any. */
 #pragma once
 
 #include "analysis/ledger/ledger.h"

@@ -7,7 +7,8 @@
  * refused if the bins' mean describes them better than the line. Flagged steps never move a centre:
  * far outliers are dropped, mild ones only calibrate the tail. A model with a poor fit is refused.
  *
- * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
+ * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's.
+ * Threads: one caller per model. */
 #pragma once
 
 #include <stdbool.h>

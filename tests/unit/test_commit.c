@@ -177,7 +177,7 @@ static void report_before_a_restart(const struct finding_report *f)
 	    .retention.rest.window_age_ns = 3600 * S,
 	    .retention.rest.incident_age_ns = 3600 * S,
 	    .max_bytes = 1ull << 30,
-	    .retell_ns = S / 2,
+	    .report_again_ns = S / 2,
 	    .incident = {.gap_ns = 1, .silence_ns = S / 10, .memory_ns = 3600 * S}};
 	struct beat_rank rank = {.rank = {.job = "job", .node = "n0", .world_size = 8}};
 	struct beat beat = {
