@@ -146,8 +146,8 @@ static const struct name_rule user_on[] = {
     {"=take_gil", CAUSE_CPU_GIL},
 };
 
-/* Means: what they are for is up to their callers, who may have a class. Else they are a storage
- * client's. */
+/* Means: in a launch thread they are for what their callers do. Where all threads of a process are
+ * summed, they are a storage client's. */
 static const struct name_rule means[] = {
     {"*bz2", CAUSE_STORAGE_CLIENT},	   {"*lzma", CAUSE_STORAGE_CLIENT},
     {"*gzip", CAUSE_STORAGE_CLIENT},	   {"*zlib", CAUSE_STORAGE_CLIENT},
@@ -276,14 +276,11 @@ enum finding_cause function_class_cause(const char *name, unsigned kind, bool on
 	return r ? r->cause : CAUSE_UNKNOWN;
 }
 
-bool function_class_is_means(const char *name)
-{
-	return !FIRST(user_on, name) && FIRST(means, name);
-}
-
 enum ledger_what function_class_what(const char *name)
 {
-	switch (function_class_cause(name, FUNCTION_NATIVE, true)) {
+	const struct name_rule *r = FIRST(user_on, name);
+
+	switch (r ? r->cause : CAUSE_UNKNOWN) {
 	case CAUSE_SW_LOGGING:
 		return LEDGER_LOGGING;
 	case CAUSE_STORAGE_LOADER:

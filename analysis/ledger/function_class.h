@@ -10,9 +10,8 @@
  * function_kind. on_cpu: it runs, else it is blocked. */
 enum finding_cause function_class_cause(const char *name, unsigned kind, bool on_cpu);
 /* The purpose of the code: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT,
- * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most. */
+ * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most, and for means as compression and checksums are, whose
+ * caller decides. */
 enum ledger_what function_class_what(const char *name);
-/* Whether it is only a means, as compression and checksums are: a caller with a purpose decides. */
-bool function_class_is_means(const char *name);
 /* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
 bool function_class_is_plumbing(const char *name, unsigned kind);

@@ -41,7 +41,6 @@ static const struct account nothing = {LEDGER_NONE, ""};
 struct known {	       /* the classification of a name */
 	uint64_t hash; /* 0: free */
 	enum ledger_what what;
-	bool means;
 };
 #define KNOWN_NAMES 1024u
 
@@ -214,26 +213,22 @@ static const struct known *class_of(struct maker *m, const char *name)
 	struct known *k = &m->known[hash % KNOWN_NAMES];
 
 	if (k->hash != hash)
-		*k = (struct known){hash, function_class_what(name), function_class_is_means(name)};
+		*k = (struct known){hash, function_class_what(name)};
 	return k;
 }
 
-/* The account of user code: the innermost frame whose name has a purpose, else the innermost means,
- * else the most informative function. */
+/* The account of user code: the innermost frame whose name has a purpose, else the most informative
+ * function. */
 static struct account user_account(struct maker *m, const struct stack *st)
 {
-	struct account means = {LEDGER_NONE, NULL};
-
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const char *name = m->name(m->arg, st->first + i);
 		const struct known *k = class_of(m, name);
 
-		if (k->what && !k->means)
+		if (k->what)
 			return (struct account){k->what, keep_text(m, "%s", name)};
-		if (k->what && !means.what)
-			means = (struct account){k->what, keep_text(m, "%s", name)};
 	}
-	return means.what ? means : (struct account){LEDGER_NONE, function_of(m, st)};
+	return (struct account){LEDGER_NONE, function_of(m, st)};
 }
 
 static struct account blocked_account(struct maker *m, const struct stack_switch *s, uint32_t stack)

@@ -701,7 +701,7 @@ static void what_compression_is_for_is_up_to_its_caller(void **state)
 	} of[] = {{"RotatingFileHandler.doRollover", LEDGER_LOGGING,
 		   "RotatingFileHandler.doRollover (train.py)"},
 		  {"DataLoader.next_batch", LEDGER_LOADER, "DataLoader.next_batch (train.py)"},
-		  {"main", LEDGER_STORAGE_CLIENT, "GzipFile.write (train.py)"}};
+		  {"main", LEDGER_PYTHON, "GzipFile.write (train.py)"}};
 
 	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
 		struct excerpt *p;
