@@ -238,7 +238,7 @@ enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *
 enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
 				  enum ledger_what what, uint32_t waker)
 {
-	bool open = what == LEDGER_SYSCALL, loop = false;
+	bool open = what == LEDGER_SYSCALL, loop = open;
 
 	for (size_t r = 0; r < ARRAY_LEN(any) && !open; r++) {
 		open = any[r].what == what && is_in(b, st, any[r].prefix);

@@ -810,6 +810,7 @@ static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **sta
 	    {"io_cqring_wait", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
 	    {"io_cqring_wait", 0, LEDGER_STORAGE, "step (train.py)"},
 	    {"futex_do_wait", HOG | STACK_WAKER_PROCESS, LEDGER_LOCK, "step (train.py)"},
+	    {"__x64_sys_pause", STACK_WAKER_TIMER, LEDGER_SLEEP, "pause() of step (train.py)"},
 	    {"__x64_sys_openat", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS,
 	     "openat() of step (train.py)"},
 	};
