@@ -58,6 +58,13 @@ static bool is_slow_throughout(const struct incident_judgement *j, const struct 
 	       (j->kind == FINDING_UNIFORM || m->accused.ns > m->steps.self_excess_ns);
 }
 
+/* All ranks are slow, and this one lost more by waiting than by itself. */
+static bool is_waiting(const struct incident_judgement *j, const struct member *m)
+{
+	return j->kind == FINDING_UNIFORM && m->excerpts.waiting.excerpt &&
+	       m->steps.waited_ns > m->steps.self_excess_ns;
+}
+
 /* A peer's usual steps: those in which it was not late itself. */
 static const struct excerpt *peer_excerpt(const struct member *m)
 {
@@ -103,7 +110,8 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 {
 	double healthy;
 
-	if (m == j->waited) /* its work explains its steps, so none is flagged */
+	/* the work of a rank that others waited for explains its steps, so none is flagged */
+	if (m == j->waited || is_waiting(j, m))
 		return m->excerpts.waiting.excerpt;
 	if (!is_slow_throughout(j, m) || !m->excerpts.waiting.excerpt)
 		return m->excerpts.slow.excerpt;
@@ -184,7 +192,7 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 	if (j->kind == FINDING_HANG)
 		return 0;
 	if (m != j->waited && m->steps.flagged &&
-	    incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt)
+	    (is_waiting(j, m) || incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt))
 		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;
 }

@@ -182,11 +182,6 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
 	       (INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL));
 }
 
-static double excess_of(const struct member *m)
-{
-	return m->median.expected_ns > 0 ? m->median.latency_ns / m->median.expected_ns - 1 : 0;
-}
-
 /* Flagged steps without those that the node announced when slowness began: it sends another window
  * if that lasts. */
 static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
@@ -357,7 +352,8 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 
 		j->suspects += reason && is_suspect(m, reason);
 		if (b > j->worst ||
-		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
+		    (j->worst <= 0 &&
+		     (!j->lead || m->steps.flagged_ns > j->lead->steps.flagged_ns))) {
 			j->worst = b;
 			j->worst_slow_ns = m->steps.slow_ns;
 			j->lead = m;

@@ -133,6 +133,10 @@ static double most_lost(const struct rank_list *of)
 ORDER_BY(by_loss, const struct member *,
 	 ORDER(loss_of(*b), loss_of(*a)) ?: ORDER((*a)->rank, (*b)->rank));
 
+/* Whoever slowed them. */
+ORDER_BY(by_latency, const struct member *,
+	 ORDER((*b)->steps.flagged_ns, (*a)->steps.flagged_ns) ?: ORDER((*a)->rank, (*b)->rank));
+
 /* A rank that is always slow has the signals of that window; other windows have those of its worst
  * steps. */
 static void suspect_add(struct rank_list *to, const struct incident *i,
@@ -161,11 +165,13 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	for (uint32_t k = 0; list && k < i->member_count; k++)
 		if (incident_is_culprit(i, j, &i->members[k]))
 			list[n++] = &i->members[k];
-	if (list && !n && j->kind == FINDING_UNIFORM)
+	ORDER_SORT(list, n, by_loss);
+	if (list && !n && j->kind == FINDING_UNIFORM) {
 		for (uint32_t k = 0; k < i->member_count; k++)
 			if (i->members[k].excerpts.slow.excerpt)
 				list[n++] = &i->members[k];
-	ORDER_SORT(list, n, by_loss);
+		ORDER_SORT(list, n, by_latency);
+	}
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
 		suspect_add(to, i, j, j->lead);
 	for (uint32_t k = 0; k < n; k++)

@@ -655,6 +655,26 @@ static struct incident_change slow_kernel(int rank, double slow_ms)
 	return send(&m);
 }
 
+/* Transfers of all ranks take longer for a minute, in which one rank had a slow kernel for some steps. */
+static void what_all_ranks_wait_for_is_not_what_one_did_for_a_while(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 20; n++)
+		for (int rank = 0; rank < 4; rank++) {
+			make(&m, rank, WINDOW_COMM, 1 + 3 * n, 40);
+			for (uint32_t k = 3 * HEALTHY; k < m.w.device_count; k++)
+				if (m.device[k].kind == RECORD_COLL_KERNEL)
+					m.device[k].end_ns += 70 * MS;
+			send(&m);
+		}
+	j = json_of(slow_kernel(2, 45));
+	assert_string_equal(text_of(j, "kind"), "uniform");
+	assert_string_equal(cause_of(j), "net-transfer");
+	json_decref(j);
+}
+
 /* Of a GPU's time a hypervisor takes nothing, however much of the CPUs'. */
 static void a_little_steal_does_not_take_the_blame_of_slow_kernels(void **unused)
 {
@@ -2671,95 +2691,96 @@ static void findings_of_one_job_touch_no_other(void **unused)
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+static const struct CMUnitTest tests[] = {
+    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+    CASE(steps_of_other_work_are_no_reference),
+    CASE(slow_steps_are_compared_within_their_phase),
+    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
+    CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
+    CASE(slow_steps_that_nobody_flagged_are_no_reference),
+    CASE(leaves_out_steps_that_were_cut_in_two),
+    CASE(gives_functions_in_time_per_step),
+    CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
+    CASE(names_native_functions_and_gives_up_on_files_without_symbols),
+    CASE(victims_are_the_peers_that_a_cause_is_seen_against),
+    CASE(names_the_cause_of_the_culprit),
+    CASE(what_all_ranks_wait_for_is_not_what_one_did_for_a_while),
+    CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
+    CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
+    CASE(any_order_of_windows_gives_the_same_verdict),
+    CASE(a_excerpt_in_several_places_counts_once),
+    CASE(a_job_of_many_excerpts_takes_the_verdict_of_no_other),
+    CASE(what_is_closed_gives_room_first),
+    CASE(in_a_full_incident_the_culprit_has_room),
+    CASE(room_is_counted_right_whatever_comes),
+    CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
+    CASE(collectives_are_divided_once_all_ranks_are_known),
+    CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
+    CASE(the_rank_that_the_others_waited_for_is_to_blame),
+    CASE(a_rank_that_was_asked_and_not_waited_for_is_not_to_blame),
+    CASE(the_cause_of_most_of_what_was_lost_is_reported),
+    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
+    CASE(names_no_cause_where_none_shows),
+    CASE(two_faults_at_once_have_a_verdict_each),
+    CASE(a_rank_with_another_cause_is_not_named_for_the_first),
+    CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
+    CASE(healthy_steps_from_before_the_fault_are_the_reference),
+    CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
+    CASE(a_second_fault_that_costs_less_is_reported_too),
+    CASE(what_costs_little_beside_a_fault_is_none),
+    CASE(who_lost_little_beside_a_fault_is_not_accused),
+    CASE(each_rank_lost_what_the_finding_says_of_it),
+    CASE(what_node_and_finding_say_of_a_rank_is_one_loss),
+    CASE(a_finding_does_not_give_the_loss_of_one_rank_to_another),
+    CASE(the_second_of_two_faults_has_its_node_and_signals),
+    CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
+    CASE(every_rank_is_said_only_of_all),
+    CASE(a_moment_is_no_second_fault),
+    CASE(moments_of_its_peers_hide_no_fault),
+    CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
+    CASE(counts_what_it_costs),
+    CASE(has_a_life),
+    CASE(a_suspects_functions_are_held_against_its_roles_waterline),
+    CASE(sketches_replace_peers_that_sent_nothing_and_have_settings),
+    CASE(what_is_slower_than_earlier_runs_is_held_against_those),
+    CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
+    CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
+    CASE(what_was_asked_for_too_late_is_not_what_was_slow),
+    CASE(a_finding_alone_is_an_incident),
+    CASE(refuses_findings_that_make_no_sense),
+    CASE(windows_join_the_finding_of_their_fault_and_say_why),
+    CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
+    CASE(a_finding_holds_its_incident_open_until_it_ends),
+    CASE(a_job_that_is_gone_ends_its_findings),
+    CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
+    CASE(the_same_finding_reported_again_is_one),
+    CASE(uniform_degradation_accuses_no_rank),
+    CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
+    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
+    CASE(what_stops_all_alike_is_a_stall_by_itself),
+    CASE(a_rank_hangs_in_what_its_own_window_shows),
+    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
+    CASE(a_summary_takes_no_ledger_away),
+    CASE(each_slow_step_is_compared_with_steps_of_its_kind),
+    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
+    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
+    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
+    CASE(imbalance_accuses_nobody_and_takes_no_windows),
+    CASE(findings_survive_a_restart),
+    CASE(what_is_restored_is_as_it_was_reported),
+    CASE(a_line_is_stored_with_its_rank),
+    CASE(who_was_well_again_has_begun_anew),
+    CASE(what_an_earlier_process_reported_goes_on_if_it_is_reported_again),
+    CASE(what_an_earlier_process_reported_of_another_rank_ends),
+    CASE(ranks_that_are_reported_again_one_by_one_stay_one_incident),
+    CASE(what_is_reported_now_outlasts_what_an_earlier_process_reported),
+    CASE(what_is_closed_takes_no_room_from_what_is_newer),
+    CASE(what_is_built_anew_has_the_room_it_had),
+    CASE(findings_of_one_job_touch_no_other),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
-	    CASE(steps_of_other_work_are_no_reference),
-	    CASE(slow_steps_are_compared_within_their_phase),
-	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
-	    CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
-	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
-	    CASE(leaves_out_steps_that_were_cut_in_two),
-	    CASE(gives_functions_in_time_per_step),
-	    CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
-	    CASE(names_native_functions_and_gives_up_on_files_without_symbols),
-	    CASE(victims_are_the_peers_that_a_cause_is_seen_against),
-	    CASE(names_the_cause_of_the_culprit),
-	    CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
-	    CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
-	    CASE(any_order_of_windows_gives_the_same_verdict),
-	    CASE(a_excerpt_in_several_places_counts_once),
-	    CASE(a_job_of_many_excerpts_takes_the_verdict_of_no_other),
-	    CASE(what_is_closed_gives_room_first),
-	    CASE(in_a_full_incident_the_culprit_has_room),
-	    CASE(room_is_counted_right_whatever_comes),
-	    CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
-	    CASE(collectives_are_divided_once_all_ranks_are_known),
-	    CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
-	    CASE(the_rank_that_the_others_waited_for_is_to_blame),
-	    CASE(a_rank_that_was_asked_and_not_waited_for_is_not_to_blame),
-	    CASE(the_cause_of_most_of_what_was_lost_is_reported),
-	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
-	    CASE(names_no_cause_where_none_shows),
-	    CASE(two_faults_at_once_have_a_verdict_each),
-	    CASE(a_rank_with_another_cause_is_not_named_for_the_first),
-	    CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
-	    CASE(healthy_steps_from_before_the_fault_are_the_reference),
-	    CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
-	    CASE(a_second_fault_that_costs_less_is_reported_too),
-	    CASE(what_costs_little_beside_a_fault_is_none),
-	    CASE(who_lost_little_beside_a_fault_is_not_accused),
-	    CASE(each_rank_lost_what_the_finding_says_of_it),
-	    CASE(what_node_and_finding_say_of_a_rank_is_one_loss),
-	    CASE(a_finding_does_not_give_the_loss_of_one_rank_to_another),
-	    CASE(the_second_of_two_faults_has_its_node_and_signals),
-	    CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
-	    CASE(every_rank_is_said_only_of_all),
-	    CASE(a_moment_is_no_second_fault),
-	    CASE(moments_of_its_peers_hide_no_fault),
-	    CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
-	    CASE(counts_what_it_costs),
-	    CASE(has_a_life),
-	    CASE(a_suspects_functions_are_held_against_its_roles_waterline),
-	    CASE(sketches_replace_peers_that_sent_nothing_and_have_settings),
-	    CASE(what_is_slower_than_earlier_runs_is_held_against_those),
-	    CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
-	    CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
-	    CASE(what_was_asked_for_too_late_is_not_what_was_slow),
-	    CASE(a_finding_alone_is_an_incident),
-	    CASE(refuses_findings_that_make_no_sense),
-	    CASE(windows_join_the_finding_of_their_fault_and_say_why),
-	    CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
-	    CASE(a_finding_holds_its_incident_open_until_it_ends),
-	    CASE(a_job_that_is_gone_ends_its_findings),
-	    CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
-	    CASE(the_same_finding_reported_again_is_one),
-	    CASE(uniform_degradation_accuses_no_rank),
-	    CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
-	    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
-	    CASE(what_stops_all_alike_is_a_stall_by_itself),
-	    CASE(a_rank_hangs_in_what_its_own_window_shows),
-	    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
-	    CASE(a_summary_takes_no_ledger_away),
-	    CASE(each_slow_step_is_compared_with_steps_of_its_kind),
-	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
-	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
-	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
-	    CASE(imbalance_accuses_nobody_and_takes_no_windows),
-	    CASE(findings_survive_a_restart),
-	    CASE(what_is_restored_is_as_it_was_reported),
-	    CASE(a_line_is_stored_with_its_rank),
-	    CASE(who_was_well_again_has_begun_anew),
-	    CASE(what_an_earlier_process_reported_goes_on_if_it_is_reported_again),
-	    CASE(what_an_earlier_process_reported_of_another_rank_ends),
-	    CASE(ranks_that_are_reported_again_one_by_one_stay_one_incident),
-	    CASE(what_is_reported_now_outlasts_what_an_earlier_process_reported),
-	    CASE(what_is_closed_takes_no_room_from_what_is_newer),
-	    CASE(what_is_built_anew_has_the_room_it_had),
-	    CASE(findings_of_one_job_touch_no_other),
-	};
-
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
