@@ -22,6 +22,8 @@
 /* with more steps, unseen levels are studied only if new levels are frequent */
 #define LEVEL_SAMPLES 512
 #define EDGE	      0.1
+/* smaller: a slow stretch bends a curve; larger: the curve misses short stairs */
+#define STRETCH_CHANCE 0.01
 /* Share of a level's steps that may be slow without a habit: twice what a fifth of bad steps, up to
  * three times as slow, leaves there. */
 #define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
@@ -287,35 +289,70 @@ static double curve_at(const struct roofline_fit_curve *c, double t)
 	return t >= c->first[i + 1] ? above : fmax(below, above);
 }
 
+/* How much of the axis some steps of the knot's group cover. */
+static double knot_reach(const struct roofline_fit_curve *c, uint32_t i)
+{
+	return (c->last[i] - c->first[i]) * fmin((double)thresholds.count.some / c->steps[i], 1);
+}
+
 /* Whether learning steps are sparse around t. */
 static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
+	double near = thresholds.fit.near;
 
-	return c->last[i] - c->first[i] > thresholds.fit.near ||
-	       c->last[j] - c->first[j] > thresholds.fit.near ||
-	       c->t[j] - c->t[i] > 2 * thresholds.fit.near ||
-	       fabs(t - c->t[i]) > fmax(thresholds.fit.near, c->t[j] - c->t[i]);
+	return knot_reach(c, i) > near || knot_reach(c, j) > near ||
+	       c->first[j] - c->last[i] > 2 * near || t < c->first[i] - near ||
+	       t > c->last[j] + near;
 }
 
-/* The end of the group that begins here. A group has enough steps, or covers enough of the axis.
- * Equal values stay together. */
+/* Whether no short stretch of time holds half of these steps or more, unless chance explains it: k + 1
+ * of n steps at random times lie in a window of the share w with at most n C(n - 1, k) w^k. A fault
+ * makes neighbours in time slow, so their number proves nothing. Uses v. */
+static bool is_spread(const struct fit_scratch *x, uint32_t begin, uint32_t end)
+{
+	uint32_t n = end - begin;
+	double longest = thresholds.fit.near * x->n, chance = STRETCH_CHANCE / n, window;
+
+	if (n / 2 >= longest)
+		return true;
+	if (n < 2)
+		return !n;
+	for (uint32_t i = 0; i < n; i++)
+		x->v[i] = x->index[begin + i];
+	median_sort(x->v, n);
+	for (uint32_t k = 1; k < n; k++) {
+		chance *= (double)k / (n - k);
+		window = k < n / 2 ? 0 : fmin(x->n * pow(chance, 1.0 / k), longest);
+		for (uint32_t i = 0; i + k < n; i++)
+			if (x->v[i + k] - x->v[i] < window)
+				return false;
+	}
+	return true;
+}
+
+/* The end of the group that begins here. A group has enough steps, or covers enough of the axis,
+ * and is spread over time. Equal values stay together. */
 static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least,
 			  uint32_t most, double stretch)
 {
-	uint32_t end = begin;
+	uint32_t end, checked = 0; /* so many steps are not spread */
 	double first = x->u[x->index[begin]];
 
-	while (end < x->n) {
+	for (end = begin + 1; end < x->n; end++) {
+		uint32_t n = end - begin;
 		double u = x->u[x->index[end]];
 
-		if (end > begin && x->jump[end])
-			return end;
-		if (end > begin && u - x->u[x->index[end - 1]] >= 1e-6 &&
-		    (end - begin >= most || (end - begin >= least && u - first >= stretch)))
+		if (4 * n < 5 * checked ||
+		    (!x->jump[end] && (u - x->u[x->index[end - 1]] < 1e-6 ||
+				       (n < most && (n < least || u - first < stretch)))))
+			continue;
+		if (is_spread(x, begin, end))
 			break;
-		end++;
+		checked = n;
 	}
+	if (!is_spread(x, end, x->n))
+		return x->n;
 	for (uint32_t i = end; i < x->n && i - end < least / 2; i++)
 		if (x->jump[i])
 			return end;
@@ -423,6 +460,7 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 		c->t[c->n] = (float)mean;
 		c->first[c->n] = (float)x->u[x->index[begin]];
 		c->last[c->n] = (float)x->u[x->index[end - 1]];
+		c->steps[c->n] = end - begin;
 		c->jump[c->n] = end < x->n && x->jump[end];
 		c->c[c->n++] = (float)(width > 0 ? median_centre(x->v, end - begin, width)
 						 : median_quantile(x->v, end - begin, 0.5));
@@ -522,10 +560,12 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	for (uint32_t i = 0, j; i < x->n && cells < ROOFLINE_FIT_CELLS; i = j) {
 		struct roofline_fit_cell *c;
 
-		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++)
-			x->v[j - i] = x->q[x->index[j]];
-		if (j - i < least)
+		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]];)
+			j++;
+		if (j - i < least || (!f->discrete && !is_spread(x, i, j)))
 			continue;
+		for (uint32_t k = i; k < j; k++)
+			x->v[k - i] = x->q[x->index[k]];
 		median_sort(x->v, j - i);
 		c = cell_slot(f, x->key[x->index[i]]);
 		c->hash = x->key[x->index[i]];

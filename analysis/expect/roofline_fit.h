@@ -5,7 +5,7 @@
  *   line   a + sum b_i x_i (+ second-order terms if they improve it), non-negative least absolute
  *          deviations by iterated reweighting, so that collinear and constant features do no harm;
  *   curve  piecewise linear in log(line), then in the log of each feature, one knot per group of
- *          learning steps: floors, staircases, bends;
+ *          learning steps that is spread over time: floors, staircases, bends;
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
  * ones gather. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond
@@ -40,7 +40,8 @@ struct roofline_fit_curve {
 	float t[ROOFLINE_FIT_KNOTS], c[ROOFLINE_FIT_KNOTS];
 	/* range of the knot's group, in t */
 	float first[ROOFLINE_FIT_KNOTS], last[ROOFLINE_FIT_KNOTS];
-	bool jump[ROOFLINE_FIT_KNOTS]; /* between this knot's group and the next */
+	uint32_t steps[ROOFLINE_FIT_KNOTS]; /* of that group */
+	bool jump[ROOFLINE_FIT_KNOTS];	    /* between this knot's group and the next */
 };
 
 struct roofline_fit_cell {

@@ -311,6 +311,41 @@ static void a_fault_that_begins_early_does_not_undo_the_model(void **state)
 	}
 }
 
+/* A serving engine under growing load. In one stretch of the learning time another program slows the
+ * GPU down. */
+static void a_slow_stretch_while_learning_bends_no_curve(void **state)
+{
+	for (uint32_t seed = 1; seed <= 60; seed++) {
+		struct roofline *m = model();
+		double batch = 0, length = 0;
+		uint32_t wrong = 0, missed = 0, off = 0, first = 140 + seed;
+
+		random_state = seed * 7919;
+		for (uint32_t i = 0; i < 600; i++) {
+			double work[3], healthy;
+			bool early = i >= first && i < first + 6 + seed % 3 * 6,
+			     late = i >= 400 && i < 420;
+			struct roofline_verdict v;
+
+			batch += 4 * (uniform() - 0.5) - batch / 10;
+			length += 20 * (uniform() - 0.5) - length / 10;
+			work[0] = i > 50 || uniform() < 0.5 ? 512 : floor(512 * uniform());
+			work[1] = floor(fmax(6 + fmin(i, 230) / 5 + batch, 1));
+			work[2] = floor(work[1] * (220 + length));
+			healthy =
+			    1e6 * (25 + 0.1 * work[0] + 0.003 * work[2]) * (1 + 0.01 * uniform());
+			v = roofline_push(m, work, 3, healthy * (early || late ? 2.4 : 1));
+			wrong += v.flagged && !early && !late;
+			missed += !v.flagged && late;
+			off += v.state == ROOFLINE_READY && fabs(v.expected_ns / healthy - 1) > 0.1;
+		}
+		assert_int_equal(wrong, 0);
+		assert_int_equal(missed, 0);
+		assert_int_equal(off, 0);
+		free(only);
+	}
+}
+
 static void levels_that_become_a_curve_are_learned_and_not_refused(void **state)
 {
 	struct roofline *m = model();
@@ -703,6 +738,7 @@ int main(void)
 		slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
 	    cmocka_unit_test(a_run_of_slow_steps_is_found_where_single_steps_scatter),
 	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
+	    cmocka_unit_test(a_slow_stretch_while_learning_bends_no_curve),
 	    cmocka_unit_test(levels_that_become_a_curve_are_learned_and_not_refused),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
