@@ -346,6 +346,30 @@ static void a_slow_stretch_while_learning_bends_no_curve(void **state)
 	}
 }
 
+/* Decode steps: the same requests for long, and their cache grows. Groups that are spread over time
+ * are wide, but their steps are many: the noise is known. */
+static void work_that_changes_slowly_is_not_sparse(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++) {
+		struct roofline *m = model();
+		double batch = 0, cache = 0;
+
+		random_state = seed * 7919;
+		for (int i = 0; i < 900; i++) {
+			if (i % 150 == 0) {
+				batch = floor(1 + 10 * uniform());
+				cache = floor(batch * (50 + 600 * uniform()));
+			}
+			cache += batch;
+			roofline_push(m, (double[]){batch, batch, cache}, 3,
+				      1e6 * (25 + 0.02 * cache) * (1 + 0.02 * uniform()));
+		}
+		assert_int_equal(summary(m).state, ROOFLINE_READY);
+		assert_float_equal(summary(m).spread, 0.005, 0.002);
+		free(only);
+	}
+}
+
 static void levels_that_become_a_curve_are_learned_and_not_refused(void **state)
 {
 	struct roofline *m = model();
@@ -739,6 +763,7 @@ int main(void)
 	    cmocka_unit_test(a_run_of_slow_steps_is_found_where_single_steps_scatter),
 	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
 	    cmocka_unit_test(a_slow_stretch_while_learning_bends_no_curve),
+	    cmocka_unit_test(work_that_changes_slowly_is_not_sparse),
 	    cmocka_unit_test(levels_that_become_a_curve_are_learned_and_not_refused),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
