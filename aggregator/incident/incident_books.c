@@ -79,14 +79,14 @@ static double self_ns(const struct excerpt *p)
 	return r.steps ? fmax(r.self_ns, 0) : 0;
 }
 
-/* Mean self time of the peers' steps; 0: unknown. */
+/* Mean self time of the peers' steps in which they were not late themselves; 0: unknown. */
 static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
 {
 	double sum = 0;
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
-		const struct excerpt *p = peer_excerpt(&i->members[k]);
+		const struct excerpt *p = i->members[k].excerpts.waiting.excerpt;
 
 		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, &i->members[k])) {
 			sum += self_ns(p);

@@ -675,6 +675,35 @@ static void what_all_ranks_wait_for_is_not_what_one_did_for_a_while(void **unuse
 	json_decref(j);
 }
 
+/* A window with one slow step. */
+static struct incident_change moment(int rank, uint32_t reason, double begin_s, double self_ms)
+{
+	static struct made m;
+
+	make(&m, rank, reason, begin_s, self_ms - 90);
+	m.steps[HEALTHY].step.self_ns = (uint64_t)(self_ms * 1e6);
+	for (uint32_t i = HEALTHY + 1; i < STEPS; i++)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	return send(&m);
+}
+
+/* A rank with a slow kernel waited once for another one, which was very late then. */
+static void a_peer_that_was_late_is_no_measure_of_the_others(void **unused)
+{
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	json_t *j;
+
+	healthy_peers();
+	slow_kernel(5, 10);
+	f.finding.effect_ns = 30e6;
+	report(f);
+	moment(6, WINDOW_SELF, 3, 490);
+	j = json_of(moment(5, WINDOW_COMM, 3, 150));
+	assert_string_equal(ranks_of(j), "5");
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	json_decref(j);
+}
+
 /* Of a GPU's time a hypervisor takes nothing, however much of the CPUs'. */
 static void a_little_steal_does_not_take_the_blame_of_slow_kernels(void **unused)
 {
@@ -2705,6 +2734,7 @@ static const struct CMUnitTest tests[] = {
     CASE(victims_are_the_peers_that_a_cause_is_seen_against),
     CASE(names_the_cause_of_the_culprit),
     CASE(what_all_ranks_wait_for_is_not_what_one_did_for_a_while),
+    CASE(a_peer_that_was_late_is_no_measure_of_the_others),
     CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
     CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
     CASE(any_order_of_windows_gives_the_same_verdict),
