@@ -16,6 +16,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HOST = ("--loader", "none", "--host-ms", "2")  # with 2 ms of work on the host in each step
 BUSY = ("--loader", "none", "--host-ms", "6")
 RUN_AHEAD = "read_loss_rarely"
+SHORT = ("--loader", "none", "--host-ms", "0.3", "--does", "short_steps")
+LONG = ("--loader", "none", "--host-ms", "20", "--does", "paced percent=2400")
+MANY = ("--loader", "none", "--host-ms", "1")  # for eight ranks
 
 
 # ---- injections ----
@@ -88,39 +91,39 @@ class Link:
         s.set_link("0 0")
 
 
-class InTurn:
-    """Each of two ranks for a while, again and again."""
-
-    def __init__(self, text, seconds):
-        self.text, self.seconds = text, seconds
+class Aside:
+    """Goes on beside the job until it is over."""
 
     def start(self, s, rank):
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(s, neighbours(rank)))
+        self.thread = threading.Thread(target=self.run, args=(s, rank))
         self.thread.start()
-
-    def run(self, s, ranks):
-        while not self.over.is_set():
-            tool = s.start_tool(s.fill(self.text, ranks[0]).split())
-            self.over.wait(self.seconds)
-            s.stop_tool(tool)
-            ranks = ranks[1], ranks[0]
 
     def stop(self, s, rank):
         self.over.set()
         self.thread.join()
 
 
-class Pulses:
+class InTurn(Aside):
+    """Each of two ranks for a while, again and again."""
+
+    def __init__(self, text, seconds):
+        self.text, self.seconds = text, seconds
+
+    def run(self, s, rank):
+        ranks = neighbours(rank)
+        while not self.over.is_set():
+            tool = s.start_tool(s.fill(self.text, ranks[0]).split())
+            self.over.wait(self.seconds)
+            s.stop_tool(tool)
+            ranks = ranks[1], ranks[0]
+
+
+class Pulses(Aside):
     """A tool for a while, and for a while not, again and again."""
 
     def __init__(self, text, on_s, off_s):
         self.text, self.on_s, self.off_s = text, on_s, off_s
-
-    def start(self, s, rank):
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(s, rank))
-        self.thread.start()
 
     def run(self, s, rank):
         while not self.over.is_set():
@@ -129,21 +132,12 @@ class Pulses:
             s.stop_tool(tool)
             self.over.wait(self.off_s)
 
-    def stop(self, s, rank):
-        self.over.set()
-        self.thread.join()
 
-
-class Growing:
+class Growing(Aside):
     """The storage server answers one rank later and later."""
 
     def __init__(self, first_ms, more_ms):
         self.first_ms, self.more_ms = first_ms, more_ms
-
-    def start(self, s, rank):
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(s, rank))
-        self.thread.start()
 
     def run(self, s, rank):
         ms = self.first_ms
@@ -153,9 +147,23 @@ class Growing:
             ms += self.more_ms
 
     def stop(self, s, rank):
-        self.over.set()
-        self.thread.join()
+        super().stop(s, rank)
         s.usual_storage()
+
+
+class Ramp(Aside):
+    """A tool with one value after the other, a while each; the last one stays."""
+
+    def __init__(self, text, values, seconds):
+        self.text, self.values, self.seconds = text, values, seconds
+
+    def run(self, s, rank):
+        for value in self.values:
+            tool = s.start_tool(s.fill(self.text.replace("{value}", str(value)), rank).split())
+            self.over.wait(self.seconds if value != self.values[-1] else None)
+            s.stop_tool(tool)
+            if self.over.is_set():
+                return
 
 
 class Of:
@@ -179,6 +187,10 @@ def others(rank):
 
 def neighbours(rank):
     return rank, (rank + 1) % 4
+
+
+def three_of_eight(rank):
+    return tuple((rank + k) % 8 for k in (0, 3, 5))
 
 
 def nobody(_):
@@ -206,6 +218,7 @@ class Case:
     server: bool = False  # there is a storage server
     seconds: float = 25  # to the right verdict
     needs: tuple = ()  # of tests/needs.py
+    world: int = 4  # ranks of the job
     restarts: bool = False  # torchrun starts the job again before, as a rank was killed
     ends: bool = True  # the job ends by itself
     beside: typing.Any = None  # another case's fault at the same time, two ranks further
@@ -708,8 +721,7 @@ CASES = [
     Case("run_ahead_sleep", "a sleep of 75 ms in each step of a host that runs ahead of its GPU", "cpu-sleep",
          (Order("sleep ms=75"),), job=(*HOST, "--does", RUN_AHEAD), named=("sleep",)),
     Case("short_lock", "steps of 8 ms, and a lock that is held for 6 ms of every other one", "cpu-lock",
-         (Order("lock every=2 ms=6"),), job=("--loader", "none", "--host-ms", "0.3", "--does", "short_steps"),
-         named=("lock",)),
+         (Order("lock every=2 ms=6"),), job=SHORT, named=("lock",)),
     Case("long_sleep", "steps of half a second, and every fourth sleeps as long again", "cpu-sleep",
          (Order("sleep every=4 ms=500"),), job=("--loader", "none", "--host-ms", "20", "--does", "long_steps"),
          named=("sleep",), seconds=60),
@@ -740,6 +752,61 @@ CASES = [
     Case("events", "healthy: rank 0 writes events for TensorBoard every 10 steps", job=(*HOST, "--does", "write_events")),
     Case("overflow", "healthy: every 37th step leaves the optimizer out, since the loss overflowed",
          job=(*HOST, "--does", "skip_optimizer")),
+    # a ninth one, in jobs of two and eight ranks and of other step lengths as well
+    Case("rings", "each step reads 64 MB past the page cache by io_uring; two ranks, steps of 300 ms", "storage-disk",
+         (Order("read_by_rings kib=65536"),), job=(*HOST, "--does", "paced percent=450"), world=2, seconds=60),
+    Case("receive_by_rings", "a server answers late, and the step waits by io_uring", "net-wait",
+         (Order("receive_by_rings"),)),
+    Case("await_signal", "each step waits 4 ms for a signal that nobody sends; two ranks, steps of 10 ms", "cpu-sleep",
+         (Order("await_signal"),), job=SHORT, world=2),
+    Case("ask_connection", "a helper process answers late, by a connection that is polled", "cpu-process",
+         (Order("ask_connection"),)),
+    Case("open_fifo", "each step opens a named pipe that another process opens late", "cpu-process", (Order("open_fifo"),)),
+    Case("again_child", "each step polls the pidfd of a program, after a rank died and all were started again",
+         "cpu-process", (Order("await_child"),), restarts=True, needs=("module:torch",)),
+    Case("long_child", "steps of 1.5 s, and each runs a program for 450 ms; two ranks", "cpu-process",
+         (Order("child ms=450"),), job=LONG, world=2, seconds=60),
+    Case("record_lock", "a record lock (fcntl) that another process has; eight ranks", "cpu-lock",
+         (Order("record_lock"),), job=MANY, world=8),
+    Case("sync_range", "every fifth step writes 160 MB and waits for them by sync_file_range", "storage-sync",
+         (Order("sync_range"),), seconds=60),
+    Case("full_tmpfs", "a shared memory (tmpfs) is full now and then, and the rank asks again after a pause", "cpu-sleep",
+         (Order("full_tmpfs"),)),
+    Case("protect", "a thread changes the protection of a large heap all the time, and the step maps memory", "os-lock",
+         (Order("protect_pages"),)),
+    Case("gil_slices", "a thread computes in Python for 60% of the time, and threads keep the GIL for 20 ms", "cpu-gil",
+         (Order("gil_slices"),)),
+    Case("hash_weights", "each step computes a hash of all weights", ("cpu-function", "cpu-python"),
+         (Order("hash_weights"),)),
+    Case("filter_calls", "a container's filter of system calls has 14,000 rules", ("cpu-function", "cpu-python"),
+         (Order("filter_calls"),), job=(*HOST, "--does", "small_files count=1500"), ends=False),
+    Case("limit_bursts", "ranks in groups of their own, and one's CPU limit is short for 3 of 6 s", "os-cpu-limit",
+         (Of(others, *(Tool("cpu_limit.py --pid {pid} --percent 190") for _ in range(3))),
+          Pulses("cpu_limit.py --pid {pid} --of-use 40", 3.5, 3)), job=("--loader", "none", "--host-ms", "12"), seconds=60,
+         needs=("cpu-group",)),
+    Case("hang_server", "a server that a rank asks is stopped", "net-wait", (Order("stopped_server"),), kind="hang",
+         ends=False),
+    Case("hang_worker", "a worker process is killed, and its queue stays empty", ("cpu-process", "storage-loader"),
+         (Order("lost_worker"),), kind="hang", ends=False),
+    Case("late_driver", "the main thread asks a thread for each step, and sleeps before", "cpu-sleep",
+         (Order("driver_sleeps"),), job=(*HOST, "--does", "actor")),
+    Case("second_model", "a loop in Python, in every other step of two models in turn", "cpu-python",
+         (Order("augment_second"),), job=(*HOST, "--does", "alternate"), seconds=60),
+    Case("uneven_clock", "rank 0 has more layers by design; the clock of one is down until it is the slowest", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 900"),), job=(*HOST, "--rank-does", "0 kernels layers=2")),
+    Case("creeping_clock", "the clock of one GPU goes down by 2% every 3 s", "gpu-clocks",
+         (Ramp("gpu_clock.py --file {nvml} --device {rank} --mhz {value}", range(1940, 1340, -40), 3),), seconds=60),
+    Case("three_clocks", "the clocks of three of eight GPUs are down", "gpu-clocks",
+         (Of(three_of_eight, *(Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400") for _ in range(3))),),
+         ranks=three_of_eight, job=MANY, world=8),
+    Case("eight_clock", "a lower GPU clock on one rank of eight", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400"),), job=MANY, world=8,
+         beside=Case("eight_resolver", "late answers by UDP on another one", "net-wait", (Order("ask_resolver ms=25"),))),
+    Case("pair_link", "two ranks each reduce among themselves, and the link of one pair is slow", "net-transfer",
+         (Tool("nccl_rate.py --pid {pid} --mbps 3000"),), job=(*HOST, "--does", "pairs"), every_rank=True, kind="uniform",
+         ranks=nobody, or_all=True, needs=("command:gdb",)),
+    Case("uneven", "healthy: rank 0 has more layers, by design", job=(*HOST, "--rank-does", "0 kernels layers=2")),
+    Case("eight", "healthy: eight ranks", job=MANY, world=8),
 ]
 
 

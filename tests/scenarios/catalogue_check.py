@@ -51,7 +51,7 @@ def wrong_order(text):
 def tools():
     for c in CASES:
         for i in c.inject:
-            if isinstance(i, (catalogue.Tool, catalogue.InTurn)):
+            if isinstance(i, (catalogue.Tool, catalogue.InTurn, catalogue.Pulses, catalogue.Ramp)):
                 yield c.name, i.text.split()
 
 

@@ -22,7 +22,6 @@ import scenario  # noqa: E402
 QUIET_S = 6
 REST_S = 8
 HEALTHY_S = float(os.environ.get("SCENARIO_SECONDS") or 0) or 45
-RANKS = 4
 
 
 def ahead():
@@ -45,7 +44,7 @@ def fault_of(s, case, rank):
 
 
 def want_of(case, rank):
-    ranks = case.ranks(rank) if case.ranks else list(range(RANKS)) if case.every_rank else [rank]
+    ranks = case.ranks(rank) if case.ranks else list(range(case.world)) if case.every_rank else [rank]
     return scenario.Want(case.causes, case.layers(), ranks, case.named, kind=case.kind, or_all=case.or_all)
 
 
@@ -55,18 +54,18 @@ def begin(s, case, rank):
     words = [s.fill(a, rank) for a in case.job]
     quiet = 0 if case.causes is None else QUIET_S
     if not case.restarts:
-        s.begin(s.ranks_here(*words, launcher=launcher), quiet=quiet)
+        s.begin(s.ranks_here(*words, launcher=launcher, ranks=case.world), case.world, quiet=quiet)
         return
     s.begin(s.torchrun(*words, options=("--max_restarts", 3)), quiet=0)
-    os.kill(s.rank_pids()[(rank + 1) % RANKS], signal.SIGKILL)
-    s.stack.wait(30, lambda: s.attached() < RANKS)
-    s.known(RANKS, 90)
+    os.kill(s.rank_pids()[(rank + 1) % case.world], signal.SIGKILL)
+    s.stack.wait(30, lambda: s.attached() < case.world)
+    s.known(case.world, 90)
     s.quiet(quiet)
 
 
 def slow_from_start(s, case, rank):
     """A job without the fault for as long as its steps take to be known, then one that has it all the time."""
-    s.start_job(s.ranks_here(*case.job), RANKS, f"{case.name}-none")
+    s.start_job(s.ranks_here(*case.job), case.world, f"{case.name}-none")
     s.stack.wait(60, lambda: len(s.steps()) > 120)
     usual = s.usual_ms()
     s.end_job()
@@ -88,7 +87,7 @@ def play(s, case, victims):
     for rank in victims:
         faults = [fault_of(s, case, rank)]
         if case.beside:
-            faults.append(fault_of(s, case.beside, (rank + 2) % RANKS))
+            faults.append(fault_of(s, case.beside, (rank + 2) % case.world))
         s.faults_at_once(faults)
         if case.ends:
             s.rest(REST_S)
@@ -105,7 +104,7 @@ def main():
         if lacks:
             s.skip(f"needs {lacks}")
         rng = random.Random(f"{seed}:{case.name}")
-        victims = rng.sample(range(RANKS), 2 if s.full and case.second() else 1)
+        victims = rng.sample(range(case.world), 2 if s.full and case.second() else 1)
         s.say(f"seed {seed}: victim {', '.join(map(str, victims))}")
         s.seed = seed
         s.start_stack()

@@ -2470,7 +2470,368 @@ def skip_optimizer(rank, every=37):
         skip = step % every == every - 1
 
 
+# ---- a ninth round ----
+
+class Uring:
+    """The kernel's rings for asynchronous calls (io_uring, x86-64)."""
+
+    READ, RECV = 22, 27
+
+    def __init__(self, entries=8):
+        self.call = ctypes.CDLL(None).syscall
+        parameters = ctypes.create_string_buffer(120)
+        self.fd = self.call(425, entries, parameters)  # io_uring_setup
+        if self.fd < 0:
+            raise OSError("io_uring is off")
+        sq, cq = struct.unpack_from("=8I", parameters, 40), struct.unpack_from("=8I", parameters, 80)
+        self.mask, self.tail_at, self.array_at, self.head_at = entries - 1, sq[1], sq[6], cq[0]
+        self.cq_tail_at = cq[1]
+        self.sq = mmap.mmap(self.fd, sq[6] + entries * 4, flags=mmap.MAP_SHARED, offset=0)
+        self.cq = mmap.mmap(self.fd, cq[5] + 2 * entries * 16, flags=mmap.MAP_SHARED, offset=0x8000000)
+        self.entries = mmap.mmap(self.fd, entries * 64, flags=mmap.MAP_SHARED, offset=0x10000000)
+
+    def do(self, code, fd, addresses, size, offsets):
+        """Does it at these addresses of memory and offsets of the file, and waits for all of them."""
+        tail, = struct.unpack_from("=I", self.sq, self.tail_at)
+        for to, at in zip(addresses, offsets):
+            slot = tail & self.mask
+            struct.pack_into("=BBHiQQIIQ24x", self.entries, slot * 64, code, 0, 0, fd, at, to, size, 0, 0)
+            struct.pack_into("=I", self.sq, self.array_at + slot * 4, slot)
+            tail = tail + 1 & 0xffffffff
+        struct.pack_into("=I", self.sq, self.tail_at, tail)
+        self.call(426, self.fd, len(addresses), len(addresses), 1, None, 0)  # io_uring_enter, IORING_ENTER_GETEVENTS
+        self.cq[self.head_at:self.head_at + 4] = self.cq[self.cq_tail_at:self.cq_tail_at + 4]
+
+
+def read_by_rings(rank, kib=8192, parts=4):
+    """Reads past the page cache by io_uring, four at a time."""
+    path, size = os.path.join(rank.dir, f"rings-{rank.rank}"), 64 << 10
+    with open(path, "wb") as f:
+        f.write(rank.rng.randbytes(1 << 20) * (kib >> 10))
+        os.fsync(f.fileno())
+    fd, buffer, rings = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, size * parts), Uring()
+    first = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    to = [first + n * size for n in range(parts)]
+    while True:
+        yield
+        for at in range(0, kib << 10, size * parts):
+            rings.do(rings.READ, fd, to, size, [at + n * size for n in range(parts)])
+
+
+@contextlib.contextmanager
+def slow_server(ms):
+    """A connection to a server that answers each byte late."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        its, _ = listener.accept()
+        while its.recv(1):
+            time.sleep(ms / 1e3)
+            its.sendall(b"a")
+        os._exit(0)
+    s = socket.create_connection(listener.getsockname())
+    listener.close()
+    try:
+        yield s, pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        s.close()
+
+
+def receive_by_rings(rank, ms=30):
+    """Waits for a server's answer by io_uring."""
+    rings, room = Uring(), mmap.mmap(-1, 4096)
+    to = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    with slow_server(ms) as (s, _):
+        while True:
+            yield
+            s.sendall(b"q")
+            rings.do(rings.RECV, s.fileno(), [to], 1, [0])
+
+
+def stopped_server(rank, after=5):
+    """A server that is stopped, and doesn't answer any more."""
+    with slow_server(0) as (s, pid):
+        while True:
+            yield
+            after -= 1
+            if not after:
+                os.kill(pid, signal.SIGSTOP)
+            s.sendall(b"q")
+            s.recv(1)
+
+
+def lost_worker(rank, after=5):
+    """A worker process that makes samples is killed, and its queue stays empty."""
+    context = multiprocessing.get_context("fork")
+    samples = context.Queue(2)
+
+    def make():
+        while True:
+            samples.put(b"x" * 1000)
+
+    worker = context.Process(target=make, daemon=True)
+    worker.start()
+    while True:
+        yield
+        after -= 1
+        if not after:
+            worker.kill()
+            worker.join()
+            while not samples.empty():
+                samples.get()
+        samples.get()
+
+
+def open_fifo(rank, ms=30):
+    """Opens a named pipe, which waits until another process opens it to write."""
+    path = os.path.join(rank.dir, f"answers-{rank.rank}")
+    os.mkfifo(path)
+    writer = subprocess.Popen(["/bin/sh", "-c", f"while read q; do /bin/sleep {ms / 1e3}; echo a >{path}; done"],
+                              stdin=subprocess.PIPE, bufsize=0)
+    try:
+        while True:
+            yield
+            writer.stdin.write(b"q\n")
+            with open(path, "rb") as f:
+                f.read()
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def ask_connection(rank, ms=30):
+    """A helper process answers late, by a connection of multiprocessing that is polled with a timeout."""
+    ours, its = multiprocessing.Pipe()
+
+    def answer():
+        while its.recv_bytes():
+            time.sleep(ms / 1e3)
+            its.send_bytes(b"a")
+
+    with beside(multiprocessing.get_context("fork"), answer):
+        while True:
+            yield
+            ours.send_bytes(b"q")
+            ours.poll(5)
+            ours.recv_bytes()
+
+
+def hash_weights(rank, mb=32):
+    """Looks whether all ranks have the same weights: their hash, in each step."""
+    import hashlib
+    weights = rank.rng.randbytes(mb << 20)
+    while True:
+        yield
+        hashlib.sha256(weights).digest()
+
+
+def record_lock(rank, ms=30, rest_ms=8):
+    """A record lock (POSIX, fcntl) that another process has for most of the time."""
+    path = os.path.join(rank.dir, f"records-{rank.rank}")
+
+    def other():
+        with open(path, "a", encoding="ascii") as f:
+            while True:
+                fcntl.lockf(f, fcntl.LOCK_EX)
+                time.sleep(ms / 1e3)
+                fcntl.lockf(f, fcntl.LOCK_UN)
+                time.sleep(rest_ms / 1e3)
+
+    with beside(multiprocessing.get_context("fork"), other), open(path, "a", encoding="ascii") as f:
+        while True:
+            yield
+            fcntl.lockf(f, fcntl.LOCK_EX)
+            fcntl.lockf(f, fcntl.LOCK_UN)
+
+
+def sync_range(rank, every=5, mb=160):
+    """Every few steps writes a part of a file and waits until it is on the disk (sync_file_range)."""
+    block, libc = os.urandom(1 << 20), ctypes.CDLL(None)
+    with open(os.path.join(rank.dir, f"range-{rank.rank}"), "wb", buffering=0) as f:
+        while True:
+            step = yield
+            if step % every == 0:
+                f.seek(0)
+                for _ in range(mb):
+                    f.write(block)
+                libc.sync_file_range(f.fileno(), ctypes.c_long(0), ctypes.c_long(mb << 20), 7)
+
+
+def await_signal(rank, us=4000):
+    """Waits for a signal that nobody sends, for a while."""
+    while True:
+        yield
+        signal.sigtimedwait({signal.SIGUSR2}, us / 1e6)
+
+
+def full_tmpfs(rank, mb=2, ms=5, turn_ms=45):
+    """A batch goes through a small tmpfs that others fill, and give room in now and then: it asks again after a pause."""
+    path = os.path.join(rank.dir, f"shm-{rank.rank}")
+    os.makedirs(path, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", path], check=True)
+    block = bytes(mb << 20)
+
+    def fill():
+        while True:
+            with open(os.path.join(path, "other"), "wb", buffering=0) as f:
+                try:
+                    for _ in range(7):
+                        f.write(bytes(1 << 20))
+                except OSError:
+                    pass
+                time.sleep(turn_ms / 1e3)
+            os.unlink(os.path.join(path, "other"))
+            time.sleep(0.006)
+
+    def put():
+        with open(os.path.join(path, "batch"), "wb", buffering=0) as f:
+            at = 0
+            while at < len(block):
+                try:
+                    at += f.write(block[at:])
+                except OSError:
+                    time.sleep(ms / 1e3)
+        os.unlink(os.path.join(path, "batch"))
+
+    try:
+        with beside(multiprocessing.get_context("fork"), fill):
+            while True:
+                yield
+                put()
+    finally:
+        subprocess.run(["umount", "-l", path], check=False)
+
+
+def protect_pages(rank, mb=384):
+    """A thread changes the protection of a large heap all the time, and the step maps memory."""
+    over, libc = threading.Event(), ctypes.CDLL(None)
+    heap_map = mmap.mmap(-1, mb << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    heap_map.madvise(15)  # MADV_NOHUGEPAGE
+    at = ctypes.addressof(ctypes.c_char.from_buffer(heap_map))
+    ctypes.memset(at, 1, mb << 20)
+
+    def protect():
+        while not over.is_set():
+            for flags in (1, 3):  # PROT_READ, and PROT_WRITE as well
+                libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(mb << 20), flags)
+            over.wait(0.001)
+
+    threading.Thread(target=protect, name="protect", daemon=True).start()
+    try:
+        while True:
+            yield
+            for _ in range(6):
+                mmap.mmap(-1, 1 << 20).close()
+    finally:
+        over.set()
+
+
+def gil_slices(rank, ms=20, busy=60):
+    """A thread computes in Python for a part of the time, and threads keep the GIL for long (setswitchinterval)."""
+    over, before = threading.Event(), sys.getswitchinterval()
+    sys.setswitchinterval(ms / 1e3)
+
+    def parse_events():
+        while not over.is_set():
+            end, value = time.monotonic() + busy / 1e3, 0
+            while time.monotonic() < end:
+                value += 1
+            over.wait(0.04)
+
+    threading.Thread(target=parse_events, name="events", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+        sys.setswitchinterval(before)
+
+
+def filter_calls(rank, filters=4, rules=3500):
+    """A container's filter of system calls (seccomp) has many rules, which are gone through in each call."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    load, never = struct.pack("=HBBI", 0x20, 0, 0, 24), struct.pack("=HBBI", 0x15, 0, 0, 0xdeadbeef)  # of an argument
+    code = load + never * rules + struct.pack("=HBBI", 6, 0, 0, 0x7fff0000)
+    room = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("=H6xQ", rules + 2, ctypes.addressof(room)), 16)
+    for _ in range(filters):
+        if libc.syscall(317, 1, 0, program):  # seccomp, SECCOMP_SET_MODE_FILTER
+            raise OSError(ctypes.get_errno(), "seccomp")
+    while True:
+        yield
+
+
+def await_child(rank, ms=30):
+    """Starts a program and polls its pidfd."""
+    while True:
+        yield
+        child = subprocess.Popen(["/bin/sleep", str(ms / 1e3)])
+        fd = os.pidfd_open(child.pid)
+        select.select([fd], [], [])
+        os.close(fd)
+        child.wait()
+
+
 # ---- shapes of jobs ----
+
+def alternate(rank, layers=3):
+    """Two models in turn: one of eight layers, and one of three."""
+    while True:
+        step = yield
+        rank.work.layers = 8 if step % 2 else layers
+
+
+def augment_second(rank, rounds=250):
+    """A loop in Python in every other step."""
+    while True:
+        step = yield
+        if step % 2 == 0:
+            loop_in_python(rounds)
+
+
+def pairs(rank):
+    """Two ranks each reduce their gradients among themselves."""
+    rank.group = os.path.join(rank.dir, f"pair-{rank.rank // 2}"), rank.rank % 2, 2
+    os.makedirs(rank.group[0], exist_ok=True)
+    while True:
+        yield
+
+
+def actor(rank):
+    """A thread of a pool makes the steps, and the main thread asks for each."""
+    rank.driver, usual = [], rank.step
+    pool = concurrent.futures.ThreadPoolExecutor(1, "actor", rank.gpu.use_context)
+
+    def step(number):
+        for hook in rank.driver:
+            hook()
+        pool.submit(usual, number).result()
+
+    rank.step = step
+    while True:
+        yield
+
+
+def driver_sleeps(rank, ms=25):
+    """The main thread of an actor asks for the next step late."""
+    hook = lambda: time.sleep(ms / 1e3)  # noqa: E731
+    rank.driver.append(hook)
+    try:
+        while True:
+            yield
+    finally:
+        rank.driver.remove(hook)
+
+
+def paced(rank, percent):
+    """Kernels that take so many percent of what is usual."""
+    rank.work.pace = percent / 100
+    while True:
+        yield
+
 
 def short_steps(rank):
     """Steps of about 8 ms."""

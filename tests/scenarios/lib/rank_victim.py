@@ -194,9 +194,9 @@ class Orders:
                 self.loader.codec = value
 
 
-def is_over(directory, rank, step):
-    """Rank 0 says after which step all end: nobody else can be that far yet."""
-    end = os.path.join(directory, "end-after")
+def is_over(directory, group, rank, step):
+    """The first rank of a group says after which step all of it end: nobody else can be that far yet."""
+    end = os.path.join(group, "end-after")
     if rank == 0 and not os.path.exists(end) and os.path.exists(os.path.join(directory, "stop")):
         with open(end + ".new", "w", encoding="ascii") as f:
             f.write(str(step + 4))
@@ -232,6 +232,7 @@ class Rank:
     def __init__(self, o):
         self.dir, self.rank, self.world = o.dir, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.rng, self.work = random.Random(self.rank), Work()
+        self.group = o.dir, self.rank, self.world  # of the ranks that it reduces with: a directory, its number, how many
         self.faults = rank_faults.Faults(self)
         self.loader = make_loader(o, self.rank)
         self.gpu = simgpu.Gpu(int(os.environ["LOCAL_RANK"]))
@@ -336,10 +337,11 @@ def main():
         who, _, order = text.partition(" ")
         if int(who) == rank.rank:
             rank.faults.start(order)
-    rank.gpu.init_comm(rank.rank, rank.world, exchange_by_file(o.dir, rank.rank))
+    group, number, size = rank.group
+    rank.gpu.init_comm(number, size, exchange_by_file(group, number))
     step = 0
     with open(os.path.join(o.dir, "truth.jsonl"), "a", buffering=1, encoding="ascii") as truth:
-        while not is_over(o.dir, rank.rank, step):
+        while not is_over(o.dir, group, number, step):
             begin = time.monotonic_ns()
             orders.obey()
             rank.gpu.begin_step(None)

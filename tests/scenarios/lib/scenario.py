@@ -301,10 +301,11 @@ class Scenario:
                 "--master_port", free_ports(1)[0], *options, f"{ROOT}/tests/scenarios/lib/rank_victim.py",
                 "--dir", self.stack.dir, *more]
 
-    def ranks_here(self, *more, launcher=()):
-        """Four Python ranks by a launcher of our own, which starts within a second."""
+    def ranks_here(self, *more, launcher=(), ranks=4):
+        """Python ranks by a launcher of our own, which starts within a second."""
         self.new_orders()
-        return ["/usr/bin/python3", f"{ROOT}/tests/scenarios/lib/launch_ranks.py", "--dir", self.stack.dir, *launcher,
+        return ["/usr/bin/python3", f"{ROOT}/tests/scenarios/lib/launch_ranks.py", "--dir", self.stack.dir,
+                "--ranks", ranks, *launcher,
                 f"{ROOT}/tests/scenarios/lib/rank_victim.py", *more]
 
     def fill(self, text, rank):
