@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # units_demo.sh - the demo, with a fault that its seed chooses, under the units of the packages: systemd boots a bare
 # Debian, and both daemons have the settings that the packages bring.
-# alone: whoever takes the CPUs from a rank of the demo makes it slow as well
+# quiet: whoever takes the CPUs from a rank of the demo makes it slow as well
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/machine.sh
 for need in "${MACHINE_NEEDS[@]}"; do
