@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sketch_merge.h - merges the sketches of several ranks into one. Pure but for memory. Threads: any. Results own their texts (wire_sketch_free). */
+ * sketch_merge.h - merges the sketches of several ranks into one. Pure but for memory. Threads: any.
+ * Results own their texts (wire_sketch_free). */
 #pragma once
 
 #include "model/finding.h"
