@@ -303,18 +303,19 @@ static bool find_function(struct finder *f)
 /* ---- bubbles ---- */
 
 /* Python function and thread of the GIL's holder in a sample; false: none. */
-static bool holder_text(const struct stack_batch *b, const struct stack_sample *s,
+static bool holder_text(const struct stack_batch *b, const struct stack_sample *s, bool with_line,
 			slow_step_name_fn name, void *arg, char *out, size_t bytes)
 {
 	const struct stack *st = &b->stacks[s->stack];
 	char line[SLOW_STEP_TEXT_BYTES];
 
-	for (uint32_t i = 0; i < st->count; i++) {
+	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const struct stack_frame *frame = &b->frames[st->first + i];
 
 		if (frame->kind != STACK_FRAME_PYTHON)
 			continue;
-		slow_step_with_line(name(arg, st->first + i), frame->line, line, sizeof(line));
+		slow_step_with_line(name(arg, st->first + i), with_line ? frame->line : 0, line,
+				    sizeof(line));
 		snprintf(out, bytes, "%.100s in thread %s", line, stack_batch_text(b, s->comm));
 		return true;
 	}
@@ -330,11 +331,21 @@ static bool is_among(const uint32_t *tid, uint32_t count, uint32_t one)
 	return k < count;
 }
 
-void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
-		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
-		      char out[SLOW_STEP_TEXT_BYTES])
+/* Samples of a time, without those of the given threads. */
+struct part {
+	const struct window *w;
+	uint64_t begin_ns, end_ns;
+	const uint32_t *tid;
+	uint32_t count;
+	slow_step_name_fn name;
+	void *arg;
+};
+
+/* The holder with most time; "": none. of: the line of this one in which it spent most; NULL: the
+ * function, because one that works in many lines holds the GIL no less than one that waits in one. */
+static void heaviest_holder(const struct part *p, const char *of, char out[SLOW_STEP_TEXT_BYTES])
 {
-	const struct stack_batch *b = &w->stacks;
+	const struct stack_batch *b = &p->w->stacks;
 	struct holder {
 		char text[SLOW_STEP_TEXT_BYTES];
 		double ns;
@@ -347,9 +358,12 @@ void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns
 		char text[SLOW_STEP_TEXT_BYTES];
 		uint32_t k = 0;
 
-		if (s->gil != STACK_GIL_HOLDER || !is_in(s, begin_ns, end_ns) ||
-		    is_among(tid, count, s->tid) || s->stack >= b->stack_count ||
-		    !holder_text(b, s, name, arg, text, sizeof(text)))
+		if (s->gil != STACK_GIL_HOLDER || !is_in(s, p->begin_ns, p->end_ns) ||
+		    is_among(p->tid, p->count, s->tid) || s->stack >= b->stack_count ||
+		    !holder_text(b, s, false, p->name, p->arg, text, sizeof(text)))
+			continue;
+		if (of && (strcmp(text, of) ||
+			   !holder_text(b, s, true, p->name, p->arg, text, sizeof(text))))
 			continue;
 		while (k < n && strcmp(list[k].text, text))
 			k++;
@@ -364,6 +378,17 @@ void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns
 	}
 	if (n)
 		memcpy(out, list[best].text, sizeof(list[best].text));
+}
+
+void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
+		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
+		      char out[SLOW_STEP_TEXT_BYTES])
+{
+	const struct part p = {w, begin_ns, end_ns, tid, count, name, arg};
+	char function[SLOW_STEP_TEXT_BYTES];
+
+	heaviest_holder(&p, NULL, function);
+	heaviest_holder(&p, function, out);
 }
 
 static void find_holder(const struct finder *f, struct interval at, struct slow_step_bubble *out)

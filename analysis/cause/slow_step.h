@@ -66,7 +66,8 @@ typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
 
 /* "pad (utils.py)" and 41 make "pad (utils.py:41)". */
 void slow_step_with_line(const char *name, uint32_t line, char *out, size_t bytes);
-/* "spin (train.py:12) in thread loader": who held the GIL in most samples from begin_ns to end_ns,
+/* "spin (train.py:12) in thread loader": the function that held the GIL longest in the samples from
+ * begin_ns to end_ns, and its line with most of that time,
  * without the given threads; "": nobody was seen. */
 void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
 		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,

@@ -443,10 +443,11 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 	excerpt_drop(p);
 }
 
-static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
-		       unsigned gil, uint64_t ms)
+static void add_line(struct stack_batch *b, const char *python, uint32_t line, uint32_t tid,
+		     unsigned kind, unsigned gil, uint64_t ms)
 {
-	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL}, {.kind = STACK_FRAME_PYTHON}};
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL},
+				   {.kind = STACK_FRAME_PYTHON, .line = line}};
 	uint32_t blocked = kind == STACK_OFF_CPU;
 	struct stack_sample s = {.time_ns = S,
 				 .weight_ns = ms * MS,
@@ -470,6 +471,12 @@ static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, 
 	assert_int_equal(stack_batch_sample(b, &s), 0);
 }
 
+static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
+		       unsigned gil, uint64_t ms)
+{
+	add_line(b, python, 0, tid, kind, gil, ms);
+}
+
 static const struct diagnosis_function *function_of(const struct diagnosis_rank *r,
 						    const char *name)
 {
@@ -478,6 +485,28 @@ static const struct diagnosis_function *function_of(const struct diagnosis_rank 
 			return &r->function[i];
 	fail_msg("no function %s", name);
 	return NULL;
+}
+
+/* A function that spends its time in many lines holds the GIL no less than one that waits in one. */
+static void holder_of_the_gil_is_a_function_not_a_line(void **unused)
+{
+	static struct made m;
+	struct diagnosis_rank r;
+	struct excerpt *p;
+
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	add_sample(&m.w.stacks, "wait", 105, STACK_OFF_CPU, STACK_GIL_WAITER, 500);
+	for (uint32_t line = 1; line <= 20; line++)
+		add_line(&m.w.stacks, "spin", line, 300, STACK_ON_CPU, STACK_GIL_HOLDER,
+			 line == 7 ? 20 : 10);
+	add_line(&m.w.stacks, "tick", 90, 300, STACK_ON_CPU, STACK_GIL_HOLDER, 60);
+	p = excerpt_make(&m.w, NULL, NULL);
+	excerpt_rank(p, false, &r);
+	assert_string_equal(r.gil_holder, "spin (train.py:7) in thread hog");
+	excerpt_drop(p);
+	stack_batch_fini(&m.w.stacks);
 }
 
 /* 20 steps of 100 ms are 2 s: 400 ms of it are 20 ms per step. */
@@ -2728,6 +2757,7 @@ static const struct CMUnitTest tests[] = {
     CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
     CASE(slow_steps_that_nobody_flagged_are_no_reference),
     CASE(leaves_out_steps_that_were_cut_in_two),
+    CASE(holder_of_the_gil_is_a_function_not_a_line),
     CASE(gives_functions_in_time_per_step),
     CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
     CASE(names_native_functions_and_gives_up_on_files_without_symbols),
