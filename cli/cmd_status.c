@@ -75,14 +75,15 @@ static void print_line(const json_t *regimes)
 static void print_fit(const char *what, const char *name, const json_t *k)
 {
 	const json_t *regimes = json_object_get(k, "regimes");
+	const json_t *best = json_object_get(json_object_get(k, "min"), "regimes");
 
 	if (!json_array_size(regimes))
 		return;
 	printf("      %s %s: ", what, term_safe(name, 20));
 	print_line(regimes);
-	printf("; R2 %.3f, error %.1f %%; at best ", jsonget_number(k, "r2"),
-	       100 * jsonget_number(k, "mape"));
-	print_line(json_object_get(json_object_get(k, "min"), "regimes"));
+	printf("; R2 %.3f, error %.1f %%%s", jsonget_number(k, "r2"),
+	       100 * jsonget_number(k, "mape"), json_array_size(best) ? "; at best " : "");
+	print_line(best);
 	putchar('\n');
 }
 
