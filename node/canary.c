@@ -175,9 +175,14 @@ void canary_close(struct canary *c)
 	free(c);
 }
 
+bool canary_is_on(const struct canary *c)
+{
+	return c && !__atomic_load_n(&c->blind, __ATOMIC_RELAXED);
+}
+
 bool canary_is_realtime(const struct canary *c)
 {
-	return c && c->watched > 1 && !__atomic_load_n(&c->blind, __ATOMIC_RELAXED);
+	return canary_is_on(c) && c->watched > 1;
 }
 
 static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
@@ -240,7 +245,7 @@ uint64_t canary_stolen_ns(struct canary *c)
 {
 	uint64_t points;
 
-	if (!canary_is_realtime(c))
+	if (!c || c->watched < 2) /* it must not fall when a thread ends */
 		return 0;
 	pthread_mutex_lock(&c->lock);
 	points = c->points;

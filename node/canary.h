@@ -23,6 +23,9 @@ int canary_open(struct canary **out, bool realtime);
 void canary_close(struct canary *c); /* NULL is a no-op */
 /* Starts or stops measuring; stopped after open. NULL is a no-op. */
 void canary_run(struct canary *c, bool on);
+/* Whether it sees stalls of the machine; false for NULL, and once a thread ended because its sleep does
+ * not last. */
+bool canary_is_on(const struct canary *c);
 /* Whether real-time threads measure stops of the machine. */
 bool canary_is_realtime(const struct canary *c);
 /* Thread i was late from due to woken. Adds a stall for the time in which all threads were late. */

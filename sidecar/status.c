@@ -351,7 +351,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 		   ",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
 		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
-		   n->analysis.canary ? "true" : "false",
+		   canary_is_on(n->analysis.canary) ? "true" : "false",
 		   canary_is_realtime(n->analysis.canary) ? "seen" : "unseen",
 		   us.spool.disk_error ? "memory" : "disk");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
