@@ -241,7 +241,7 @@ def main():
     tally = Tally(args)
     began = time.monotonic()
     tally.run([t for t in tests if not t.alone and not t.quiet], args.jobs)
-    tally.run([t for t in tests if t.quiet], os.cpu_count() or 1)
+    tally.run([t for t in tests if t.quiet and not t.alone], os.cpu_count() or 1)
     tally.run([t for t in tests if t.alone], 1)
     again = list(tally.again)
     for t in again:

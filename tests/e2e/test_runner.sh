@@ -104,6 +104,7 @@ mkdir "$WORK/here"
 overlaps beside1.sh beside2.sh ""
 overlaps beside2.sh beside1.sh ""
 script alone.sh <<-EOF
+	# quiet: both
 	# alone: to see it
 	[ -n "\$(ls $WORK/here)" ] && echo "not ok 1 - nobody is there" || echo "ok 1 - nobody is there"
 	echo 1..1
