@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ncurses.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -15,6 +17,7 @@
 
 #define ROWS_MAX   200 /* of the printed table; --json has them all */
 #define REFRESH_MS 1000
+#define NO_PAGER   126 /* and above: the shell could not run it */
 
 enum top_sort { SORT_SUSPECT, SORT_SELF, SORT_LATENCY, SORT_RANK, SORTS };
 
@@ -350,6 +353,30 @@ static bool find_incident(struct screen *s, char id[33])
 	return *id;
 }
 
+/* In the user's pager, which begins with the verdict: an incident has more lines than most terminals.
+ * False: there is none. */
+static bool show_paged(const struct options *o)
+{
+	FILE *pager = popen("${PAGER:-less -R}", "w");
+	int terminal = pager ? dup(STDOUT_FILENO) : -1, status;
+	void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* it may be left before all is written */
+
+	fflush(stdout);
+	term_set_paged(term_columns());
+	if (terminal >= 0 && dup2(fileno(pager), STDOUT_FILENO) >= 0) {
+		cmd_incidents_show(o);
+		fflush(stdout);
+		dup2(terminal, STDOUT_FILENO);
+	}
+	term_set_paged(0);
+	if (terminal >= 0)
+		close(terminal);
+	clearerr(stdout);
+	status = pager ? pclose(pager) : -1;
+	signal(SIGPIPE, before);
+	return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) < NO_PAGER;
+}
+
 /* Leaves the table, so that the terminal can scroll the incident. */
 static void show_incident(struct screen *s)
 {
@@ -363,11 +390,13 @@ static void show_incident(struct screen *s)
 	of.job = NULL;
 	def_prog_mode();
 	endwin();
-	cmd_incidents_show(&of);
-	fputs("\nPress Enter to return to the table.", stdout);
-	fflush(stdout);
-	for (int c = getchar(); c != '\n' && c != '\r' && c != EOF; c = getchar())
-		;
+	if (!show_paged(&of)) {
+		cmd_incidents_show(&of);
+		fputs("\nPress Enter to return to the table.", stdout);
+		fflush(stdout);
+		for (int c = getchar(); c != '\n' && c != '\r' && c != EOF; c = getchar())
+			;
+	}
 	reset_prog_mode();
 	clearok(stdscr, true);
 }

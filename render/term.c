@@ -13,6 +13,7 @@
 #include "base/text/utf8.h"
 
 static bool colour, live, utf8;
+static unsigned paged_columns;
 
 static char *next_text(void)
 {
@@ -46,9 +47,14 @@ static unsigned columns_of(int fd)
 	return ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
 }
 
+void term_set_paged(unsigned columns)
+{
+	paged_columns = columns;
+}
+
 unsigned term_columns(void)
 {
-	unsigned n = columns_of(STDOUT_FILENO);
+	unsigned n = paged_columns ? paged_columns : columns_of(STDOUT_FILENO);
 
 	return n >= 40 ? n : 160;
 }

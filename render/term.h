@@ -17,10 +17,11 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YE
 
 /* Looks at standard output, NO_COLOR, TERM and the locale. */
 void term_init(void);
-bool term_is_live(void);	   /* standard output is a terminal */
-unsigned term_columns(void);	   /* of standard output; 160 if it is not a terminal */
-bool term_error_is_live(void);	   /* standard error is a terminal that can rewrite a line */
-unsigned term_error_columns(void); /* of standard error; 80 */
+bool term_is_live(void);	       /* standard output is a terminal */
+unsigned term_columns(void);	       /* of standard output; 160 if it is not a terminal */
+void term_set_paged(unsigned columns); /* a pager will show the output so wide; 0: no more */
+bool term_error_is_live(void);	       /* standard error is a terminal that can rewrite a line */
+unsigned term_error_columns(void);     /* of standard error; 80 */
 /* An escape sequence, or "" if colours are off. */
 const char *term_style(enum term_style s);
 /* Valid UTF-8 text without control, escape or direction-changing characters, cut at max_columns

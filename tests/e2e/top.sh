@@ -56,8 +56,8 @@ if command -v tmux >/dev/null; then
 	press Escape 'filter  Enter'
 	press s 'sort: suspects'
 	terminal send-keys -t top Up Up Up Up Up Up Up Up
-	ok "Enter shows the incident of the selected rank" press Enter 'Press Enter to return'
-	ok "and goes back" press Enter '^! demo'
+	ok "Enter shows the incident of the selected rank" press Enter '^incident '
+	ok "and q goes back" press q '^! demo'
 	terminal send-keys -t top q
 	ok "q quits" stack_wait 2 eval '! terminal has-session -t top 2>/dev/null'
 else
