@@ -300,7 +300,9 @@ static json_t *violations_of(const struct client *c, const char *id)
 	return found;
 }
 
-static int show_request(const struct options *o, const struct client *c, const char *text)
+/* without: why the aggregator did not answer; NULL: it did. */
+static int show_request(const struct options *o, const struct client *c, const char *text,
+			const struct client_error *without)
 {
 	char id[17], path[512];
 	struct client_error e;
@@ -320,6 +322,8 @@ static int show_request(const struct options *o, const struct client *c, const c
 	client_add(path, sizeof(path), "job", o->job);
 	node = commands_node_get(o, &control, path, &e);
 	list = json_object_get(node, "requests");
+	if (!node && without)
+		return commands_complain("requests", without);
 	violations = violations_of(c, id);
 	n = json_array_size(list) + json_array_size(violations);
 	if (o->json) {
@@ -356,8 +360,10 @@ int cmd_requests_main(const struct options *o)
 	j = ask(&c, job, &e);
 	known = json_array_size(json_object_get(j, "requests")) > 0;
 	if (o->argc && !known) {
+		int status = show_request(o, &c, o->argv[0], j ? NULL : &e);
+
 		json_decref(j);
-		return show_request(o, &c, o->argv[0]);
+		return status;
 	}
 	if (!j)
 		return commands_complain("requests", &e);

@@ -302,7 +302,10 @@ int cmd_verdict_main(const struct options *o)
 	else if (known)
 		print_verdict(key, &l);
 	if (!known)
-		fprintf(stderr, "sysom verdict: no rank of %s was traced\n", term_safe(key, 127));
+		fprintf(stderr,
+			"sysom verdict: no rank of %s was traced; sysom top lists the jobs, and "
+			"sysom doctor says why one is not traced\n",
+			term_safe(key, 127));
 	look_fini(&l);
 	return known ? EXIT_OK : EXIT_NOTHING;
 }

@@ -56,7 +56,8 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 	n = (int)strcspn(arg, ":");
 	if (strspn(arg, "0123456789abcdef") != (size_t)n && (n != 4 || strncmp(arg, "last", 4))) {
 		fprintf(stderr,
-			"sysom diff: %s is neither a file, a baseline nor an incident's id\n",
+			"sysom diff: %s is neither a file, a baseline nor an incident's id "
+			"(ID:RANK for one of its ranks)\n",
 			term_safe(arg, 80));
 		return EXIT_USAGE;
 	}
