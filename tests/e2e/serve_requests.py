@@ -73,6 +73,11 @@ def truth_ms(row):
     return [t / 1e6 for t in ttft], [t / 1e6 / tokens for t in tpot] if tokens else None
 
 
+def off_ms(value, bounds):
+    """How far outside; inside: at most 0."""
+    return max(bounds[0] - value, value - bounds[1])
+
+
 def ended(stack, job, count):
     def all_ended():
         return [j for j in stack.node()["jobs"] if j["job"].startswith(job + "@") and j["ended"] == count]
@@ -92,7 +97,7 @@ def compare(stack, job, truth):
             if (got[key] is None) != (want[i] is None):
                 wrong.append((request, key, got[key], want[i]))
             elif want[i] is not None:
-                worst[i] = max(worst[i], want[i][0] - got[key], got[key] - want[i][1])
+                worst[i] = max(worst[i], off_ms(got[key], want[i]))
         if got["output_tokens"] != row["tokens"] or got["prompt_tokens"] != row["prompt_tokens"]:
             wrong.append((request, got["prompt_tokens"], got["output_tokens"], row["prompt_tokens"], row["tokens"]))
     tap.ok(not wrong and len(truth) >= 5, f"{job}: each request is known, with its tokens", wrong)

@@ -17,7 +17,7 @@ if "SYSOM_TEST_REAPED" not in os.environ:
 os.environ["STACK_AGGREGATOR_FLAGS"] = "--detect-hang 3s"
 import tap  # noqa: E402
 from python_spans import hash_of  # noqa: E402
-from serve_requests import NEAR_MS, truth_ms  # noqa: E402
+from serve_requests import NEAR_MS, off_ms, truth_ms  # noqa: E402
 from serve_stack import B, PYTHON, Serving, environment, truth_of, wait_for  # noqa: E402
 
 LOAD_S = 8
@@ -63,7 +63,7 @@ def check_requests(stack, truth, killed_ns):
         request = f"{hash_of(row['request']):016x}"
         found = stack.get("NODE", f"requests?id={request}&job={JOB}")["requests"]
         got = found[0] if len(found) == 1 else {}
-        off = [abs(got[key] - want) for key, want in zip(("ttft_ms", "tpot_ms"), truth_ms(row)) if got and want is not None]
+        off = [off_ms(got[key], want) for key, want in zip(("ttft_ms", "tpot_ms"), truth_ms(row)) if got and want is not None]
         across += row["arrival_ns"] < killed_ns < row["end_ns"]
         if not got or got["output_tokens"] != row["tokens"] or got["state"] == "lost" or max(off) >= 3 * NEAR_MS:
             wrong.append((request, row["tokens"], got.get("output_tokens"), got.get("state"), off))
