@@ -210,15 +210,17 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 
 /* Adds healthy steps of a kind, of the windows whose healthy steps differ enough from a slow step, both
  * with the same work.
- * Later healthy steps may have the same fault, in a milder form, so steps from before the first
- * slow one replace them. */
+ * A difference far above what detection measured is one of work (evaluation beside training), so such
+ * windows count only if there are no others. Later healthy steps may have the same fault, in a milder
+ * form, so steps from before the first slow one replace them. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m, uint32_t period,
 			const struct coll_split *s, const struct ledger *slow, double lost_ns,
 			struct ledger *to)
 {
 	double slow_ns = step_ns(j, slow);
 	const struct excerpt *all[EXCERPTS], *list[EXCERPTS];
-	double shown[EXCERPTS], most = -HUGE_VAL, enough;
+	double shown[EXCERPTS], most = -HUGE_VAL, likely = -HUGE_VAL, enough,
+				limit = lost_ns > 0 ? thresholds.same.factor * lost_ns : HUGE_VAL;
 	uint32_t count = excerpts_of(m, false, all), n = 0;
 	uint64_t before = 0;
 
@@ -230,14 +232,22 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 
 		shown[q] =
 		    l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(slow, l) : -HUGE_VAL;
-		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
+		if (l->steps < thresholds.count.few)
+			continue;
+		most = fmax(most, shown[q]);
+		likely = shown[q] <= limit ? fmax(likely, shown[q]) : likely;
 	}
+	if (likely > 0)
+		most = likely;
+	else
+		limit = HUGE_VAL;
 	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
-		if (is_before(m, list[q]) && shown[q] >= enough)
+		if (is_before(m, list[q]) && shown[q] >= enough && shown[q] <= limit)
 			before += excerpt_ledger(list[q], true)->steps;
 	for (uint32_t q = 0; q < n; q++)
-		if (shown[q] >= enough && (before < thresholds.count.few || is_before(m, list[q])))
+		if (shown[q] >= enough && shown[q] <= limit &&
+		    (before < thresholds.count.few || is_before(m, list[q])))
 			add(list[q], true, 1, s, to);
 }
 

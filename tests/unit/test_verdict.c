@@ -1561,6 +1561,47 @@ static void healthy_steps_from_before_the_fault_are_the_reference(void **unused)
 	json_decref(j);
 }
 
+/* Its healthy steps last 30 ms, 1 ms of it gemm. */
+static void evaluate(struct made *m)
+{
+	for (uint32_t i = 0; i < HEALTHY; i++) {
+		struct window_step *s = &m->steps[i];
+
+		s->step.begin_ns += 70 * MS;
+		s->step.latency_ns = s->expected_ns = 30 * MS;
+		s->step.self_ns = s->expected_self_ns = 20 * MS;
+		s->step.compute_ns = 11 * MS;
+		s->step.idle_ns = 9 * MS;
+		m->host[i].begin_ns += 70 * MS;
+		m->host[i].end_ns += 70 * MS;
+		for (uint32_t k = 3 * i; k < 3 * i + 3; k++) {
+			m->device[k].launch_ns += 70 * MS;
+			m->device[k].begin_ns += 70 * MS;
+			m->device[k].end_ns += 70 * MS;
+		}
+		m->device[3 * i].end_ns = m->device[3 * i].begin_ns + 1 * MS;
+	}
+}
+
+/* A slow step lost 20 ms, and lasts 90 ms longer than a step of evaluation before the fault. */
+static void steps_that_differ_by_far_more_than_was_lost_are_no_reference(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	healthy_peers();
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	slow_gemm(&m, 1.5);
+	evaluate(&m);
+	send(&m);
+	make(&m, 5, WINDOW_SELF, 4, 20);
+	slow_gemm(&m, 1.5);
+	j = json_of(send(&m));
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_float_equal(gemm_when_healthy_ms(j), 40, 0.01);
+	json_decref(j);
+}
+
 /* Its rank lost less than a fifth of what was lost in all. */
 static void what_costs_little_beside_a_fault_is_none(void **unused)
 {
@@ -2785,6 +2826,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_rank_with_another_cause_is_not_named_for_the_first),
     CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
     CASE(healthy_steps_from_before_the_fault_are_the_reference),
+    CASE(steps_that_differ_by_far_more_than_was_lost_are_no_reference),
     CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
     CASE(a_second_fault_that_costs_less_is_reported_too),
     CASE(what_costs_little_beside_a_fault_is_none),
