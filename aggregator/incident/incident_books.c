@@ -221,7 +221,7 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 	const struct excerpt *all[EXCERPTS], *list[EXCERPTS];
 	double shown[EXCERPTS], most = -HUGE_VAL, likely = -HUGE_VAL, enough,
 				limit = lost_ns > 0 ? thresholds.same.factor * lost_ns : HUGE_VAL;
-	uint32_t count = excerpts_of(m, false, all), n = 0;
+	uint32_t count = excerpts_of(m, false, all), n = 0, kept = 0;
 	uint64_t before = 0;
 
 	for (uint32_t q = 0; q < count; q++)
@@ -243,11 +243,13 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 		limit = HUGE_VAL;
 	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
-		if (is_before(m, list[q]) && shown[q] >= enough && shown[q] <= limit)
+		if (shown[q] >= enough && shown[q] <= limit)
+			list[kept++] = list[q];
+	for (uint32_t q = 0; q < kept; q++)
+		if (is_before(m, list[q]))
 			before += excerpt_ledger(list[q], true)->steps;
-	for (uint32_t q = 0; q < n; q++)
-		if (shown[q] >= enough && shown[q] <= limit &&
-		    (before < thresholds.count.few || is_before(m, list[q])))
+	for (uint32_t q = 0; q < kept; q++)
+		if (before < thresholds.count.few || is_before(m, list[q]))
 			add(list[q], true, 1, s, to);
 }
 
