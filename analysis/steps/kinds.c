@@ -180,6 +180,8 @@ static double usual_before(const struct kinds *k, const double *extra, uint32_t 
 	usual = median_of(v, n);
 	sigma = MEDIAN_MAD_SIGMA * median_mad(v, n, usual);
 	rest = k->config.tail_mads * sigma * sqrt(run + 1);
+	if (n < thresholds.count.some) /* too few to know how much they vary */
+		rest = fmin(rest, log(k->config.alike_ratio));
 	for (uint32_t i = 0; i < run; i++)
 		rest -= extra[i] - usual;
 	*limit =
@@ -386,37 +388,48 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	return p;
 }
 
-/* A kind that is due at this step; NULL: none. Its occurrences add at most twice as much to its part as
- * this one, so that a small delay near its place is no occurrence. What the step adds to other parts
- * is no matter: the ranks wait for the one whose checkpoint takes longest. */
+/* The kind that is due at this step; NULL: none. Its occurrences add at most twice as much to its part
+ * as this one, so that a small delay near its place is no occurrence. What the step adds to other
+ * parts is no matter: the ranks wait for the one whose checkpoint takes longest. Kinds that add a
+ * similar time come first, of these the one with the most occurrences: two unrelated slow steps may
+ * look like a kind, and one kind like others of twice or thrice its distance. */
 static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
+	struct place *best = NULL;
+	bool best_alike = false;
+
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
+		double grown = part_ns[p->by] / p->first_ns;
+		bool alike = grown <= k->config.alike_ratio;
 
-		if (p->used && !(k->of & 1u << i) &&
-		    p->first_ns <= k->config.alike_ratio * part_ns[p->by] &&
-		    is_near(step, p->last + p->period, jitter(k, p->period))) {
-			p->last = step;
-			return p;
-		}
+		if (!p->used || k->of & 1u << i || grown * k->config.alike_ratio < 1 ||
+		    !is_near(step, p->last + p->period, jitter(k, p->period)))
+			continue;
+		if (best && (alike != best_alike ? best_alike : p->count <= best->count))
+			continue;
+		best = p;
+		best_alike = alike;
 	}
-	return NULL;
+	if (best)
+		best->last = step;
+	return best;
 }
 
-/* Handles due occurrences that did not come. seen false: the step had no expected latency, so an
- * occurrence could not be seen. */
-static void pass_places(struct kinds *k, uint64_t step, bool seen)
+/* Handles due occurrences that did not come. A place whose steps were not judged decides nothing. */
+static void pass_places(struct kinds *k, uint64_t step)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
+		uint64_t most = jitter(k, p->period);
 
-		if (!p->used || k->of & 1u << i ||
-		    step <= p->last + p->period + jitter(k, p->period))
+		if (!p->used || k->of & 1u << i || step <= p->last + p->period + most)
 			continue;
 		p->last += p->period;
-		p->missed += seen;
-		if (p->count + !seen < thresholds.count.few || p->missed >= k->config.miss_max)
+		if (unseen_at(k, p->last, most))
+			continue;
+		p->missed++;
+		if (p->count < thresholds.count.few || p->missed >= k->config.miss_max)
 			p->used = false;
 	}
 }
@@ -627,7 +640,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
 	k->next = s->index + 1;
 	if (!(expected_ns > 0)) {
-		pass_places(k, s->index, false);
+		pass_places(k, s->index);
 		return v;
 	}
 	if (k->start == NO_STEP)
@@ -644,7 +657,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		k->near[k->nears++ % KINDS_NEAR] =
 		    (struct near_step){s->key, (double)s->compute_ns, (double)s->copy_ns};
 	}
-	pass_places(k, s->index, true);
+	pass_places(k, s->index);
 	return v;
 }
 

@@ -489,6 +489,30 @@ static void chance_slow_steps_hide_no_checkpoint(void **unused)
 	assert_in_range(late, 0, 20);
 }
 
+/* The same in a job that evaluates: the first checkpoints fall into steps that are not judged yet, and
+ * slow steps by chance look like kinds of their own. */
+static void nor_in_a_job_that_evaluates(void **unused)
+{
+	uint32_t late = 0;
+
+	for (uint32_t seed = 1; seed <= 40; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 4000) {
+			double extra[KINDS_PARTS] = {0};
+			bool checkpoint = j.step % 100 == 99;
+
+			extra[KINDS_HOST] = (checkpoint ? 480 + 40 * uniform(&j) : 0) +
+					    (uniform(&j) < 0.05 ? 50 * uniform(&j) : 0);
+			push(&j, j.step % 150 >= 143, extra);
+			late += checkpoint && j.v.flagged && j.step > 1000;
+		}
+		end(&j);
+	}
+	print_message("of 1200 checkpoints %u were flagged after step 1000\n", late);
+	assert_in_range(late, 0, 12);
+}
+
 /* The same with a fault that began later, in every 20th step. */
 static void chance_slow_steps_hide_no_fault(void **unused)
 {
@@ -689,6 +713,7 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
 	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
+	    cmocka_unit_test(nor_in_a_job_that_evaluates),
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
 	    cmocka_unit_test(a_kind_that_ends_is_reported_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
