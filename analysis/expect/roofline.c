@@ -424,43 +424,39 @@ static bool seen_once(const struct roofline *m, const struct roofline_fit_guess 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }
 
+/* Of a step with work that was never seen: the excess above all that this work may explain. */
+static double sure_excess(const struct roofline_verdict *v, const struct roofline_fit_guess *g)
+{
+	return g->reach > 1 ? fmax((1 + v->excess) / g->reach - 1, 0) : v->excess;
+}
+
 static void push_robust(struct roofline *m, struct roofline_verdict *v, const float *work,
 			double latency_ns)
 {
 	struct roofline_fit_guess g = {0};
-	bool novel = false;
+	bool stays;
 
 	if (m->fit.ready) {
 		g = roofline_fit_predict(&m->fit, work);
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
-		v->threshold = threshold_of(m, &g);
-		/* other levels do not predict a level that was never seen */
-		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
+		v->threshold = (1 + threshold_of(m, &g)) * g.reach - 1;
+		v->novel = g.reach > 1;
 	}
 	if (m->state == ROOFLINE_READY) {
-		v->out = v->excess > v->threshold;
-		v->novel = g.novel;
-		novel = g.novel || g.sparse || g.beyond;
-		m->novel += g.novel;
-		if (g.novel) {
-			v->out = false;
-		} else {
-			bool stays;
-
-			stays = push_run(m, v->excess, &g);
-			v->out |= stays;
-			persist(m, v,
-				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
-			watch_fit(m, v->excess, v->threshold);
-			/* beyond the learned work the curve's own error would add up */
-			if (m->state == ROOFLINE_READY && !g.beyond)
-				watch_drift(m, v->excess, g.mad);
-		}
+		m->novel += v->novel;
+		stays = push_run(m, sure_excess(v, &g), &g);
+		v->out = stays || v->excess > v->threshold;
+		persist(m, v,
+			stays || (sure_excess(v, &g) > instant_of(m, &g) && !seen_once(m, &g, v)));
+		watch_fit(m, sure_excess(v, &g), threshold_of(m, &g));
+		/* beyond the learned work the curve's own error would add up */
+		if (m->state == ROOFLINE_READY && !v->novel)
+			watch_drift(m, v->excess, g.mad);
 	}
 	v->drift = m->drift;
 	if (!m->drift)
-		learn(m, work, latency_ns, novel, v->out);
+		learn(m, work, latency_ns, g.sparse || v->novel, v->out);
 }
 
 static void push_p99(struct roofline *m, struct roofline_verdict *v, const float *work,

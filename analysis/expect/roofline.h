@@ -29,7 +29,7 @@ struct roofline_verdict {
 	bool out;	    /* this step alone lies beyond the threshold */
 	bool flagged;	    /* out, and persistent or far enough out */
 	bool drift;	    /* the drift alarm is raised */
-	bool novel;	    /* work outside of what was learned: learned, but not judged */
+	bool novel;	    /* work outside of what was learned: the threshold is higher */
 };
 
 struct roofline; /* one model; opaque */

@@ -850,7 +850,7 @@ static void run_held_out(const struct line_form *form, const struct roofline_fit
 				continue;
 			g = roofline_fit_predict(x->part, s[i].work);
 			x->sparse[i] = g.sparse;
-			if (g.novel)
+			if (g.reach > 1)
 				continue;
 			x->held[i] = log(s[i].latency_ns / g.expected_ns);
 			if (g.once > 0 && fabs(x->held[i] - log1p(g.once)) < x->held[i])
@@ -901,6 +901,25 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 	f->ready = true;
 }
 
+/* Outside the learned work the line and the curves may be wrong. But less work does not take longer
+ * than the least that was learned, and the time grows at most with the square of the work. */
+static double reach_of(const struct roofline_fit *f, const float *work, double expected_ns)
+{
+	float edge[ROOFLINE_WORK_MAX] = {0};
+	double growth = 1;
+	bool beyond = false;
+
+	for (uint32_t i = 0; i < f->features; i++) {
+		edge[i] = fminf(fmaxf(work[i], f->lo[i]), f->hi[i]);
+		beyond |= edge[i] != work[i];
+		if (work[i] > f->hi[i])
+			growth *= (double)work[i] / f->hi[i];
+	}
+	if (!beyond)
+		return 1;
+	return fmax(1, roofline_fit_predict(f, edge).expected_ns * growth * growth / expected_ns);
+}
+
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work)
 {
 	struct roofline_fit_guess g = {0};
@@ -908,10 +927,6 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	const struct roofline_fit_cell *c = NULL;
 
 	for (uint32_t i = 0; i < f->features; i++) {
-		if (work[i] > f->hi[i] * (1 + thresholds.fit.near) ||
-		    work[i] < f->lo[i] / (1 + thresholds.fit.near))
-			g.novel = true;
-		g.beyond |= work[i] > f->hi[i] || work[i] < f->lo[i];
 		if (f->feature[i].n)
 			log_ratio += curve_at(&f->feature[i], feature_log(f, i, work[i]));
 	}
@@ -927,5 +942,6 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 		g.mad = fmax(g.mad, f->level_mad);
 	}
 	g.expected_ns = line * exp(log_ratio);
+	g.reach = reach_of(f, work, g.expected_ns);
 	return g;
 }

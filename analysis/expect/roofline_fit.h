@@ -80,8 +80,8 @@ struct roofline_fit_guess {
 	double second; /* excess that some healthy steps of this level have */
 	double once;   /* excess that this level has shown once, for whatever reason; 0: none */
 	double mad;    /* relative, of one step about expected_ns */
-	bool novel;    /* far outside the learned work */
-	bool beyond;   /* outside the learned work: extrapolated */
+	double reach;  /* factor by which the time may exceed expected_ns as the work was never
+			* seen; 1 inside the learned work */
 	bool sparse;   /* a level seen once at most, or few learning steps nearby */
 };
 

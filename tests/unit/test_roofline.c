@@ -560,7 +560,7 @@ static void heavy_tails_to_both_sides_without_relation_are_refused(void **state)
 	free(only);
 }
 
-static void work_never_seen_is_learned_before_it_is_judged(void **state)
+static void work_never_seen_may_take_longer(void **state)
 {
 	struct roofline *m = model();
 	struct roofline_verdict v = {0};
@@ -577,6 +577,35 @@ static void work_never_seen_is_learned_before_it_is_judged(void **state)
 	assert_float_equal(v.expected_ns, 90e6, 2e6);
 	assert_true(roofline_push(m, &work, 1, 140e6).flagged);
 	free(only);
+}
+
+/* A decode step of one request, where batches of 2 to 33 were learned, is stopped for half a
+ * second. Or one request more than ever. Both without a stop are healthy. */
+static void a_stop_in_work_never_seen_is_flagged(void **state)
+{
+	static const double batch[] = {1, 34};
+
+	for (int stopped = 0; stopped < 2; stopped++)
+		for (int i = 0; i < 2; i++) {
+			struct roofline *m = model();
+			struct roofline_verdict v;
+			double work[2];
+
+			for (int k = 0; k < 2000; k++) {
+				work[0] = 2 + rand() % 32;
+				work[1] = work[0] * (500 + rand() % 500);
+				roofline_push(m, work, 2,
+					      (20e6 + 2e6 * work[0] + 50 * work[1]) *
+						  (1 + 0.01 * normal()));
+			}
+			work[0] = batch[i];
+			work[1] = work[0] * 900;
+			v = roofline_push(m, work, 2,
+					  20e6 + 2e6 * work[0] + 50 * work[1] + stopped * 500e6);
+			assert_true(v.novel);
+			assert_int_equal(v.flagged, stopped);
+			free(only);
+		}
 }
 
 /* Samples are floats: of what is nothing in one there is no logarithm. */
@@ -774,7 +803,8 @@ int main(void)
 	    cmocka_unit_test(levels_seen_seldom_are_judged_by_themselves_and_their_neighbours),
 	    cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
 	    cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
-	    cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
+	    cmocka_unit_test(work_never_seen_may_take_longer),
+	    cmocka_unit_test(a_stop_in_work_never_seen_is_flagged),
 	    cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
 	    cmocka_unit_test(impossible_input_is_ignored),
 	    cmocka_unit_test(the_same_input_gives_the_same_output),
