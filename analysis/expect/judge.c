@@ -26,7 +26,7 @@ struct judge {
 		uint32_t source, phase;
 	} kind[JUDGE_MODELS]; /* of the latest keys: what a key is a hash of */
 	uint32_t kind_next;
-	uint64_t out_history, self_history; /* one bit per judged step, the latest lowest */
+	uint64_t out_history; /* one bit per judged step, the latest lowest */
 	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
 	uint64_t hold_key;
 	double hold_latency, hold_self;
@@ -108,15 +108,9 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 /* Whether to flag the step. If steps differ by a thousandth, one small delay of the machine is far
  * beyond the threshold. Such a step counts as out, but is flagged only if it persists or the excess
  * is large. */
-static bool is_reportable(const struct judge *j, const struct roofline_verdict *v,
-			  uint64_t *history)
+static bool is_reportable(const struct judge *j, const struct roofline_verdict *v)
 {
-	const struct roofline_config *c = &j->config.roofline;
-	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
-
-	*history = *history << 1 | v->out;
-	return v->flagged && (v->excess >= j->config.instant_ratio ||
-			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
+	return v->flagged && (v->persists || v->excess >= j->config.instant_ratio);
 }
 
 /* A model that is fitted during a fault has slow steps among its samples, which may raise its
@@ -128,9 +122,9 @@ static void apply_hold(struct judge *j, uint64_t key, struct roofline_verdict *l
 		return;
 	j->hold_steps--;
 	if (lat->expected_ns > 0 && lat->excess >= j->hold_latency)
-		lat->out = lat->flagged = true;
+		lat->out = lat->persists = lat->flagged = true;
 	if (self->expected_ns > 0 && self->excess >= j->hold_self)
-		self->out = self->flagged = true;
+		self->out = self->persists = self->flagged = true;
 }
 
 static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *lat,
@@ -210,7 +204,7 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	struct roofline_verdict lat, self = {0};
 	/* With launches but no kernels, the GPU's work is unknown. With neither, the step is all
 	 * host time. */
-	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
+	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow, shown;
 	struct judge_verdict v = {.self_known = known};
 
 	note_kind(j, s);
@@ -225,10 +219,13 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.expected_self_ns = self.expected_ns;
 	v.excess = lat.excess;
 	v.self_excess = self.excess;
-	/* More self time in a step that is not slow was hidden: no rank waited for it. */
-	slow = is_reportable(j, &lat, &j->out_history);
-	v.self =
-	    is_reportable(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_READY);
+	/* Self time that the latency does not show was hidden: no rank waited for it. */
+	shown =
+	    lat.state != ROOFLINE_READY ||
+	    lat.excess * lat.expected_ns >= thresholds.part.most * self.excess * self.expected_ns;
+	j->out_history = j->out_history << 1 | lat.out;
+	slow = is_reportable(j, &lat);
+	v.self = is_reportable(j, &self) && shown;
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
 	/* No latency is expected yet. Assume the usual latency without the excess self time. */

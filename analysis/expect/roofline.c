@@ -41,8 +41,10 @@ struct roofline {
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* computed from the last fit */
-	double run_largest;		      /* also from the last fit: what a run must exceed */
-	float run[SUSTAIN_STEPS];	      /* ring: excess of the latest steps */
+	/* also from the last fit: what a run must exceed; INFINITY: too few steps to tell */
+	double run_largest;
+	double recurs, recurs_least; /* the same of a sum: see recurs_next() */
+	float run[SUSTAIN_STEPS];    /* ring: excess of the latest steps */
 	uint32_t run_count;
 	uint64_t random;
 	float recent[RECENT];
@@ -123,6 +125,7 @@ static void restart_learning(struct roofline *m, enum roofline_state state)
 	m->history = 0;
 	m->recent_count = 0;
 	m->run_count = 0;
+	m->recurs = 0;
 	m->fresh_novel = 0;
 }
 
@@ -158,39 +161,6 @@ static double excess_of_run(const float excess[SUSTAIN_STEPS])
 	return median_nth(v, SUSTAIN_STEPS, SUSTAIN_STEPS - SUSTAIN_LEAST);
 }
 
-/* The largest excess of a run of learning steps; they are healthy, on a host that may be busy for a
- * while. Suspects are not: their run would hide itself. INFINITY: too few steps to tell. */
-static double largest_run(const struct roofline *m)
-{
-	float run[SUSTAIN_STEPS];
-	double most = 0;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < m->n; i++) {
-		const struct roofline_fit_sample *s = &m->sample[i];
-		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
-
-		if (s->suspect)
-			continue;
-		run[n++ % SUSTAIN_STEPS] = (float)(s->latency_ns / g.expected_ns - 1);
-		if (n >= SUSTAIN_STEPS)
-			most = fmax(most, excess_of_run(run));
-	}
-	return n < thresholds.count.few * SUSTAIN_STEPS ? INFINITY : most;
-}
-
-/* Takes the step in, and says whether the latest steps are a slow run. A busy host makes single
- * steps slow. A rank that became slower stays slow, so a run of steps is found at an excess that a
- * single step may have. */
-static bool push_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
-{
-	double noise = thresholds.part.half * m->c.tail_mads * m->few * g->mad;
-	double least = fmax(fmax(m->c.floor_ratio, noise), m->run_largest);
-
-	m->run[m->run_count++ % SUSTAIN_STEPS] = (float)excess;
-	return m->run_count >= SUSTAIN_STEPS && excess > least && excess_of_run(m->run) > least;
-}
-
 /* The largest excess that the tail may explain. Slow learning steps hide the tail, so it is partly
  * a guess, which must not hide a step that takes half as long again. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
@@ -203,6 +173,57 @@ static double threshold_of(const struct roofline *m, const struct roofline_fit_g
 	double base = base_of(m, g);
 
 	return fmax(fmin(base + m->reach_out, tail_cap(m, g)), base + g->second);
+}
+
+/* Evidence that steps are out more often than healthy ones: the logarithm of how much more likely
+ * the latest steps are if three in ten are out, never below 0. Page 1954, Continuous Inspection
+ * Schemes, Biometrika 41. */
+static double recurs_next(double sum, bool out)
+{
+	double healthy = thresholds.fit.out_rate, faulty = thresholds.part.shows;
+	double ratio = log(out ? faulty / healthy : (1 - faulty) / (1 - healthy));
+
+	return fmin(fmax(sum + ratio, 0), -3 * log(thresholds.fit.instant_rate));
+}
+
+/* What learning steps show of slow runs and of steps that are out; they are healthy, on a host that
+ * may be busy for a while. Suspects are not: they would hide themselves. */
+static void learn_runs(struct roofline *m)
+{
+	float run[SUSTAIN_STEPS];
+	double most = 0, sum = 0, most_sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct roofline_fit_sample *s = &m->sample[i];
+		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
+		double excess = s->latency_ns / g.expected_ns - 1;
+
+		if (s->suspect)
+			continue;
+		run[n++ % SUSTAIN_STEPS] = (float)excess;
+		if (n >= SUSTAIN_STEPS)
+			most = fmax(most, excess_of_run(run));
+		sum = recurs_next(sum, excess > threshold_of(m, &g));
+		most_sum = fmax(most_sum, sum);
+	}
+	if (n < thresholds.count.few * SUSTAIN_STEPS)
+		return;
+	m->run_largest = most / thresholds.part.half;
+	m->recurs_least =
+	    fmax(-2 * log(thresholds.fit.instant_rate), most_sum / thresholds.part.half);
+}
+
+/* Takes the step in, and says whether the latest steps are a slow run. A busy host makes single
+ * steps slow. A rank that became slower stays slow, so a run of steps is found at an excess that a
+ * single step may have. */
+static bool push_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
+{
+	double noise = thresholds.part.half * m->c.tail_mads * m->few * g->mad;
+	double least = fmax(fmax(m->c.floor_ratio, noise), m->run_largest);
+
+	m->run[m->run_count++ % SUSTAIN_STEPS] = (float)excess;
+	return m->run_count >= SUSTAIN_STEPS && excess > least && excess_of_run(m->run) > least;
 }
 
 static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
@@ -319,7 +340,9 @@ static void refit(struct roofline *m)
 	else if (m->state == ROOFLINE_READY || m->n >= thresholds.fit.curve * m->c.learn_min)
 		m->state = fit_young(m) ? ROOFLINE_LEARNING : ROOFLINE_REFUSED;
 	calibrate(m);
-	m->run_largest = good ? largest_run(m) / thresholds.part.half : INFINITY;
+	m->run_largest = m->recurs_least = INFINITY;
+	if (good)
+		learn_runs(m);
 	if (good)
 		drop_suspects(m);
 	m->next_fit = m->n + (m->n < 24 ? 8 : m->n < 200 || !good ? m->n / 3 : m->n / 2);
@@ -401,14 +424,19 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 		m->next_fit = RECENT;
 }
 
-static void persist(struct roofline *m, struct roofline_verdict *v, bool instant)
+/* known: the model has learned this work; else its steps may be out because it has not. */
+static void persist(struct roofline *m, struct roofline_verdict *v, bool known, bool stays,
+		    bool instant)
 {
 	uint64_t mask = m->c.persist_m == 64 ? ~0ull : (1ull << m->c.persist_m) - 1;
 
+	if (known)
+		m->recurs = recurs_next(m->recurs, v->out);
 	m->history = m->history << 1 | v->out;
-	if (v->out &&
-	    (instant || (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n))
-		v->flagged = true;
+	v->persists =
+	    v->out && (stays || (known && m->recurs > m->recurs_least) ||
+		       (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n);
+	v->flagged = v->persists || (v->out && instant);
 	m->out += v->out;
 	m->flagged += v->flagged;
 }
@@ -447,8 +475,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		m->novel += v->novel;
 		stays = push_run(m, sure_excess(v, &g), &g);
 		v->out = stays || v->excess > v->threshold;
-		persist(m, v,
-			stays || (sure_excess(v, &g) > instant_of(m, &g) && !seen_once(m, &g, v)));
+		persist(m, v, !g.sparse && !v->novel, stays,
+			sure_excess(v, &g) > instant_of(m, &g) && !seen_once(m, &g, v));
 		watch_fit(m, sure_excess(v, &g), threshold_of(m, &g));
 		/* beyond the learned work the curve's own error would add up */
 		if (m->state == ROOFLINE_READY && !v->novel)

@@ -27,7 +27,8 @@ struct roofline_verdict {
 	double excess;	    /* latency / expected - 1 */
 	double threshold;   /* excess from which a step is out */
 	bool out;	    /* this step alone lies beyond the threshold */
-	bool flagged;	    /* out, and persistent or far enough out */
+	bool persists;	    /* out, and so are many of the latest steps */
+	bool flagged;	    /* persists, or far enough out */
 	bool drift;	    /* the drift alarm is raised */
 	bool novel;	    /* work outside of what was learned: the threshold is higher */
 };

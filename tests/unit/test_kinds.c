@@ -448,6 +448,32 @@ static void what_was_there_before_the_watch_is_no_kind(void **unused)
 	end(&j);
 }
 
+/* The other ranks are so uneven that the latency proves little, and the self time proves much. What
+ * the latency does not show, as this rank waits less for the others, is not slow. */
+static void uneven_peers_hide_no_slow_host(void **unused)
+{
+	for (int hidden = 0; hidden < 2; hidden++) {
+		struct job j = job_of(17);
+		uint32_t learned = 0;
+
+		while (j.step < 600) {
+			double extra[KINDS_PARTS] = {0};
+			bool slow = j.step >= 400 && j.step % 4 == 0;
+
+			if (j.step == 400)
+				learned = j.flagged;
+			extra[KINDS_HOST] = slow ? 17 : 0;
+			extra[KINDS_WAIT] = 20 + 24 * uniform(&j) - (slow && hidden ? 17 : 0);
+			push(&j, 0, extra);
+		}
+		if (hidden)
+			assert_in_range(j.flagged - learned, 0, 2);
+		else
+			assert_in_range(j.flagged - learned, 20, 50);
+		end(&j);
+	}
+}
+
 /* Evaluation has a model of its own, which is still learning when the first checkpoint falls into it. */
 static void a_checkpoint_within_an_evaluation_is_the_same_kind(void **unused)
 {
@@ -710,6 +736,7 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
 	    cmocka_unit_test(an_evaluation_is_known_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
+	    cmocka_unit_test(uneven_peers_hide_no_slow_host),
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
 	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),

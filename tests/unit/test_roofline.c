@@ -560,6 +560,36 @@ static void heavy_tails_to_both_sides_without_relation_are_refused(void **state)
 	free(only);
 }
 
+/* On a busy host, steps that are slower by half: no two of three, and none is flagged at once. */
+static void slow_steps_that_recur_are_flagged(void **state)
+{
+	static const struct {
+		int every, least, most; /* flagged of 200 steps */
+	} row[] = {{4, 44, 50}, {7, 12, 29}, {40, 0, 1}};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct roofline_config c;
+		struct roofline *m;
+		int flagged = 0;
+
+		roofline_config_default(&c);
+		c.instant_mads = 21;
+		random_state = 7;
+		m = model_with(&c);
+		for (int k = 0; k < 400; k++)
+			push_flat(m, 0.05, 1);
+		for (int k = 1; k <= 200; k++) {
+			bool slow = k % row[i].every == 0;
+			bool is = push_flat(m, 0.05, slow ? 1.5 : 1).flagged;
+
+			assert_true(slow || !is);
+			flagged += is;
+		}
+		assert_in_range(flagged, row[i].least, row[i].most);
+		free(only);
+	}
+}
+
 static void work_never_seen_may_take_longer(void **state)
 {
 	struct roofline *m = model();
@@ -803,6 +833,7 @@ int main(void)
 	    cmocka_unit_test(levels_seen_seldom_are_judged_by_themselves_and_their_neighbours),
 	    cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
 	    cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
+	    cmocka_unit_test(slow_steps_that_recur_are_flagged),
 	    cmocka_unit_test(work_never_seen_may_take_longer),
 	    cmocka_unit_test(a_stop_in_work_never_seen_is_flagged),
 	    cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
