@@ -48,6 +48,7 @@ static const struct row waits[] = {
     SYNC_CALLS,
     {"jbd2_log_wait_commit", LEDGER_FILE_SYNC},
     {"locks_lock", LEDGER_FILE_LOCK},
+    {"fcntl_setlk", LEDGER_FILE_LOCK},
     {"__x64_sys_flock", LEDGER_FILE_LOCK},
     {"fuse_", LEDGER_NETWORK_FILE},
     {"nfs_", LEDGER_NETWORK_FILE},

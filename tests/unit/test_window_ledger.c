@@ -977,6 +977,8 @@ static void the_wait_of_a_rank_that_stands_still_is_known(void **state)
 	    {"futex_do_wait", "all_reduce", BEAT_UNFINISHED_HOST, "all_reduce (train.py)"},
 	    {"locks_lock_inode_wait", "save", BEAT_UNFINISHED_HELD,
 	     "host blocked (file lock) in save (train.py)"},
+	    {"fcntl_setlk", "save", BEAT_UNFINISHED_HELD,
+	     "host blocked (file lock) in save (train.py)"},
 	    {"nfs_wait_bit_killable", "save", BEAT_UNFINISHED_HELD,
 	     "host blocked (network file system) in save (train.py)"},
 	    {"do_epoll_wait", "serve", BEAT_UNFINISHED_NONE, ""},
