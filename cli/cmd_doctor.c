@@ -3,9 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,23 +73,22 @@ int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out
 
 /* ---- the daemons ---- */
 
-static const char start_remedy[] = "start it: systemctl start sysomd, or run sysomd";
-
 static void check_attach_socket(struct doctor *d)
 {
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	const char *remedy;
 	char path[PATHS_BYTES];
 	struct stat st;
-	int fd, r;
+	int r;
 
 	paths_socket(path, "SYSOM_SOCKET_PATH", "sysomd.sock");
+	r = paths_attach(path, &remedy);
 	if (stat(path, &st)) {
 		if (errno == EACCES)
 			doctor_add(d, "attach socket", DOCTOR_FAIL,
 				   "give jobs access to the socket's directory", "%s: %s", path,
 				   strerror(errno));
 		else
-			doctor_add(d, "attach socket", DOCTOR_WARN, start_remedy,
+			doctor_add(d, "attach socket", DOCTOR_WARN, remedy,
 				   "%s: %s; jobs run untraced until it exists", path,
 				   strerror(errno));
 		return;
@@ -103,18 +100,12 @@ static void check_attach_socket(struct doctor *d)
 			   S_ISSOCK(st.st_mode) ? "" : " and is no socket");
 		return;
 	}
-	memcpy(a.sun_path, path, sizeof(a.sun_path));
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	r = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
-	if (fd >= 0)
-		close(fd);
 	if (!r)
 		doctor_add(d, "attach socket", DOCTOR_OK, "", "%s", path);
 	else
 		doctor_add(d, "attach socket",
-			   r == EACCES || r == EPERM ? DOCTOR_FAIL : DOCTOR_WARN,
-			   r == EACCES ? "let this user's group write to the socket" : start_remedy,
-			   "%s: %s", path, strerror(r));
+			   r == -EACCES || r == -EPERM ? DOCTOR_FAIL : DOCTOR_WARN, remedy,
+			   "%s: %s", path, strerror(-r));
 }
 
 /* Whether somebody else than NCCL has the port of its RAS service. */
@@ -275,7 +266,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 				   "sysomd's user",
 				   "%s: %s", c.socket, strerror(errno));
 		else
-			status = check_http(d, "control socket", &c, start_remedy);
+			status = check_http(d, "control socket", &c, PATHS_START);
 		check_os_signals(d, status);
 		check_ras(d, status);
 		check_capabilities(d, status);

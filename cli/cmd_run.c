@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * LD_PRELOAD gets an absolute path: ld.so would print an error in every process of the job if it did not
- * find a bare name. Without the library the job runs after one warning. */
+ * find a bare name. Without the library or a sysomd the job runs after one warning. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,21 +10,35 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 
-static void prepend_preload(const char *library)
+/* False: sysom run inside sysom run. */
+static bool prepend_preload(const char *library)
 {
 	const char *old = getenv("LD_PRELOAD");
 	char *value;
 
 	if (!old || !*old) {
 		setenv("LD_PRELOAD", library, 1);
-		return;
+		return true;
 	}
 	if (strncmp(old, library, strlen(library)) == 0 && strchr(": ", old[strlen(library)]))
-		return; /* sysom run inside sysom run; strchr also finds the final NUL */
+		return false; /* strchr also finds the final NUL */
 	if (asprintf(&value, "%s:%s", library, old) < 0)
-		return;
+		return true;
 	setenv("LD_PRELOAD", value, 1);
 	free(value);
+	return true;
+}
+
+static void warn_without_sysomd(const char *socket)
+{
+	const char *remedy;
+	int r = paths_attach(socket, &remedy);
+
+	if (r && r != -EAGAIN)
+		fprintf(stderr,
+			"sysom run: no sysomd answers at %s (%s): nothing is recorded until one "
+			"does; %s\n",
+			socket, strerror(-r), remedy);
 }
 
 int cmd_run_main(const struct options *o)
@@ -40,7 +54,8 @@ int cmd_run_main(const struct options *o)
 			"the job runs without tracing\n",
 			library);
 	} else {
-		prepend_preload(library);
+		bool outer = prepend_preload(library);
+
 		if (o->job)
 			setenv("SYSOM_JOB", o->job, 1);
 		if (o->role)
@@ -48,6 +63,8 @@ int cmd_run_main(const struct options *o)
 		paths_socket(socket, "SYSOM_SOCKET_PATH", "sysomd.sock");
 		if (strcmp(socket, "/run/sysom/sysomd.sock"))
 			setenv("SYSOM_SOCKET_PATH", socket, 1);
+		if (outer)
+			warn_without_sysomd(socket);
 	}
 	execvp(o->argv[0], o->argv);
 	fprintf(stderr, "sysom run: %s: %s\n", o->argv[0], strerror(errno));

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static bool is_socket(const char *path)
@@ -51,6 +53,19 @@ void paths_socket(char out[PATHS_BYTES], const char *variable, const char *file)
 		strcpy(out, run);
 	else
 		strcpy(out, *user ? user : tmp);
+}
+
+int paths_attach(const char *path, const char **remedy)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	err = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	*remedy = err == EACCES ? "let this user's group write to the socket" : PATHS_START;
+	return -err;
 }
 
 bool paths_beside(char *out, size_t out_bytes, const char *relative)

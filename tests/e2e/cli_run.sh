@@ -4,7 +4,7 @@
 set -u
 B=${B:?}
 T=$(mktemp -d)
-trap 'rm -rf "$T"' EXIT
+trap 'kill $listener 2>/dev/null; rm -rf "$T"' EXIT
 unset LD_PRELOAD SYSOM_PRELOAD SYSOM_JOB SYSOM_ROLE SYSOM_SOCKET_PATH
 export ASAN_OPTIONS=verify_asan_link_order=0 # sysom below LD_PRELOAD, in a sanitized build
 n=0
@@ -26,12 +26,25 @@ ${CC:-gcc} -shared -fPIC -o "$T/t/lib/libsysom_preload.so" "$T/tiny.c" &&
 maps='import os; m = open("/proc/self/maps").read(); print(os.environ.get("LD_PRELOAD"), "libsysom_preload.so" in m, "libother.so" in m, os.environ.get("SYSOM_JOB"), os.environ.get("SYSOM_ROLE"))'
 run() { "$@" >"$T/out" 2>"$T/err"; status=$?; }
 R=$(realpath "$T")
+# In place of sysomd: whether somebody listens is all that `sysom run` looks at.
+export SYSOM_SOCKET_PATH=$R/sysomd.sock
+python3 -c 'import os, signal, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(os.environ["SYSOM_SOCKET_PATH"])
+s.listen(64)
+signal.pause()' &
+listener=$!
+for _ in $(seq 400); do [ -S "$SYSOM_SOCKET_PATH" ] && break; sleep 0.05; done
 
 run "$T/t/bin/sysom" run --job j1 --role train -- python3 -c "$maps"
 is "the library is loaded by its absolute path; job and role are set" [ "$(cat "$T/out")" = "$R/t/lib/libsysom_preload.so True False j1 train" ]
 is "nothing is printed" [ ! -s "$T/err" ]
 LD_PRELOAD=$R/libother.so run "$T/t/bin/sysom" run python3 -c "$maps"
 is "an earlier LD_PRELOAD stays, behind ours" [ "$(cat "$T/out")" = "$R/t/lib/libsysom_preload.so:$R/libother.so True True None None" ]
+SYSOM_SOCKET_PATH=$R/none.sock run "$T/t/bin/sysom" run -- "$T/t/bin/sysom" run -- sh -c 'echo ran; exit 7'
+is "without a sysomd the job runs and keeps its status" eval '[ $status = 7 ] && [ "$(cat "$T/out")" = ran ]'
+is "... after one line that names the socket and says how to start one" eval '[ "$(wc -l <"$T/err")" = 1 ] &&
+	grep -q "^sysom run: no sysomd answers at $R/none.sock .*nothing is recorded.*systemctl start sysomd" "$T/err"'
 run "$T/t/bin/sysom" run -- "$T/t/bin/sysom" run -- python3 -c "$maps"
 is "run inside run adds it once" [ "$(cat "$T/out")" = "$R/t/lib/libsysom_preload.so True False None None" ]
 (cd "$T/t" && SYSOM_PRELOAD=../libother.so run bin/sysom run -- sh -c 'cd /; grep -c libother.so /proc/self/maps >/dev/null && echo "$LD_PRELOAD"')
