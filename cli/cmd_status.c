@@ -175,8 +175,7 @@ static void print_node_ranks(const json_t *ranks)
 			printf("  ... %zu more (--json)\n", count - i);
 			break;
 		}
-		printf("  %-14s %4lld", term_safe(jsonget_text(r, "job"), 14),
-		       (long long)jsonget_integer(r, "rank"));
+		printf("  %-14s %4s", term_safe(jsonget_text(r, "job"), 14), commands_rank(r));
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
 		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? commands_word(r, "trace") : "-",

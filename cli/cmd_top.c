@@ -64,13 +64,6 @@ static const char *text_job(const json_t *r)
 {
 	return term_safe(jsonget_text(r, "job"), 12);
 }
-static const char *text_rank(const json_t *r)
-{
-	static char text[24];
-
-	snprintf(text, sizeof(text), "%lld", (long long)jsonget_integer(r, "rank"));
-	return text;
-}
 static const char *text_node(const json_t *r)
 {
 	return term_safe(jsonget_text(r, "node"), 12);
@@ -109,7 +102,7 @@ static const struct column {
 } table[] = {
     {"", -1, 0, .text = text_mark},
     {"job", -12, 0, .text = text_job},
-    {"rank", 5, 0, .text = text_rank},
+    {"rank", 5, 0, .text = commands_rank},
     {"node", -12, 100, .text = text_node},
     {"self", 9, 0, .key = "self_ms", .number = column_ms},
     {"excess", 6, 0, .text = text_excess},
@@ -192,7 +185,7 @@ static bool matches(const json_t *r, const char *filter)
 	       strcasestr(jsonget_text(r, "node"), filter) ||
 	       strcasestr(jsonget_text(r, "pod"), filter) ||
 	       strcasestr(jsonget_text(r, "namespace"), filter) ||
-	       strcasestr(jsonget_text(r, "role"), filter) || !strcmp(text_rank(r), filter);
+	       strcasestr(jsonget_text(r, "role"), filter) || !strcmp(commands_rank(r), filter);
 }
 
 static void top_make(struct top *t, const json_t *answer, const char *filter, enum top_sort sort)

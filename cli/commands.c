@@ -75,6 +75,15 @@ const char *commands_word(const json_t *o, const char *key)
 	return term_safe(json_string_value(v), 9);
 }
 
+const char *commands_rank(const json_t *r)
+{
+	static char text[24];
+	long long rank = jsonget_integer(r, "rank");
+
+	snprintf(text, sizeof(text), "%lld", rank);
+	return rank < 0 ? "-" : text;
+}
+
 const char *commands_ms(double ms)
 {
 	return ms > 0 ? term_ms(ms) : "-";

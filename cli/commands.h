@@ -65,6 +65,8 @@ int commands_list(const struct client *c, const char *what, const char *state, c
 int commands_complain(const char *what, const struct client_error *e);
 /* A state of a rank: a word or, from an older peer, a number. */
 const char *commands_word(const json_t *o, const char *key);
+/* The number of a rank; "-": the process has none. */
+const char *commands_rank(const json_t *r);
 /* "-": not known. */
 const char *commands_ms(double ms);
 /* For qsort of json_t *: by job and rank. */

@@ -47,17 +47,20 @@ link='"regimes": [{"latency_us": 5, "rate_gb_s": 10}], "r2": 0.99, "mape": 0.03'
 cat >"$T/node-answers.json" <<EOF
 {"/api/v1/status": {"node": "gpu-3", "ranks": [{"job": "demo", "rank": 0, "links": [
 	{"to": 1, $link}, {"to": 2, $link, "min": {"regimes": [{"latency_us": 4, "rate_gb_s": 20}]}},
-	{"to": 3, $link, "min": {"regimes": []}}, {"to": 4, $link, "min": [7]}, {"to": 5, "regimes": 7}]}]}}
+	{"to": 3, $link, "min": {"regimes": []}}, {"to": 4, $link, "min": [7]}, {"to": 5, "regimes": 7}]},
+	{"job": "api", "rank": -1}]}}
 EOF
 run status; is "status shows a link's fits, also of a node that sends one only" eval \
 	'[ "$(sed -n "s/^ *link //p" "$T/out")" = "to 1: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %
 to 2: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %; at best 4 us + bytes / 20 GB/s
 to 3: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %
 to 4: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %" ]'
+is "and a dash for the rank of a process that has none" grep -qE "^  api +- " "$T/out"
 rm "$T/node-answers.json"
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^  demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
 run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* ready" "$T/out"'
+is "and a dash for the rank of a process that has none" grep -qE "^  hung +- " "$T/out"
 run requests --once; is "requests shows what each serving job has open, and its times" eval '[ $status = 0 ] && grep -qE "^serve +52 +3 +9 +1.50 s +310 ms +12.3 s +1 " "$T/out" && ! has missed\ *at'
 run requests serve --once; is "with a job also the requests that missed an objective, and why, harmless to the terminal" eval 'grep -qE "^00000000deadbeef .* ttft +12.3 s +queue +11.0 s" "$T/out" && has "longest step 10.9 s, 4,096 tokens of 32 requests" && plain'
 run requests --json serve; is "requests --json" json 'j["requests"][0]["violations"][0]["id"]=="00000000deadbeef"'

@@ -224,7 +224,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/api/v1/ranks" and job == "hung":
             return self.answer(200, {"ranks": [{**rank("hung", 0, 28.0), "hang_s": 34.0},
                                                {**rank("hung", 1, 28.0), "alive": False, "ended": True},
-                                               rank("hung", 2, 28.0)]})
+                                               rank("hung", 2, 28.0), rank("hung", -1, 0)]})
         if path == "/api/v1/ranks":
             return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
                                                for n in (7, 5, 6, 0, 1, 2, 3, 4)] + (over if not job else [])})
