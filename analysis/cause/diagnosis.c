@@ -132,11 +132,11 @@ void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct
 const struct os_signal *diagnosis_raised(const struct diagnosis_view *v, const char *begin,
 					 const struct os_signal *last)
 {
-	const struct os_signal *s = last ? last + 1 : v->who->signal;
+	const struct os_signal *s = v->who->signal;
 
-	for (; s < v->who->signal + v->who->signal_count; s++)
-		if (s->flags & OS_SIGNAL_RAISED && !strncmp(s->name, begin, strlen(begin)))
-			return s;
+	for (uint32_t i = last ? (uint32_t)(last - s) + 1 : 0; i < v->who->signal_count; i++)
+		if (s[i].flags & OS_SIGNAL_RAISED && !strncmp(s[i].name, begin, strlen(begin)))
+			return &s[i];
 	return NULL;
 }
 
