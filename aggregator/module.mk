@@ -7,7 +7,7 @@ fleet_SRCS := $(call in,aggregator/fleet,baselines fleet fleet_admit fleet_detec
 		sketch_json sketch_merge sql)
 fleet_NEEDS := incident wire analysis
 fleet_LDLIBS := -lsqlite3 -ljansson
-incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_books incident_json \
+incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_ledgers incident_json \
 		incident_judge incident_share incident_spikes incident_views incident_waits ledger_json slow_step_json \
 		verdict verdict_sketch)
 incident_NEEDS := wire analysis

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "aggregator/incident/incident_books.h"
+#include "aggregator/incident/incident_ledgers.h"
 #include "base/text/json_text.h"
 #include "base/text/text.h"
 
@@ -67,7 +67,8 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 
 /* A kernel has one row, whatever its launch configurations: sequences of many lengths have one each, which
  * are in few steps and compare with nothing. */
-static json_t *both_json(struct incident_books *b, struct ledger_row *rows, struct ledger_row *own)
+static json_t *both_json(struct incident_ledgers *b, struct ledger_row *rows,
+			 struct ledger_row *own)
 {
 	uint32_t n, unobserved = 0, explain;
 	double slow_ns, usual_ns;
@@ -101,16 +102,16 @@ static json_t *both_json(struct incident_books *b, struct ledger_row *rows, stru
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)
 {
 	const struct member *m = incident_member(i, rank);
-	struct incident_books b;
+	struct incident_ledgers b;
 	struct ledger_row *rows;
 	json_t *out = NULL;
 
-	if (!m || !incident_books_open(i, j, m, &b))
+	if (!m || !incident_ledgers_open(i, j, m, &b))
 		return json_null();
 	rows = calloc(2 * ((size_t)b.slow.count + b.usual.count) + 1, sizeof(*rows));
 	if (rows)
 		out = both_json(&b, rows, rows + b.slow.count + b.usual.count);
 	free(rows);
-	incident_books_close(&b);
+	incident_ledgers_close(&b);
 	return out ? out : json_null();
 }

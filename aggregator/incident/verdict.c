@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "aggregator/incident/finding_json.h"
-#include "aggregator/incident/incident_books.h"
+#include "aggregator/incident/incident_ledgers.h"
 #include "aggregator/incident/incident_private.h"
 #include "aggregator/incident/verdict_sketch.h"
 #include "base/text/json_text.h"
@@ -43,7 +43,7 @@ struct verdict_inputs {
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
-	struct incident_books ledger[LEDGERS_MAX];
+	struct incident_ledgers ledger[LEDGERS_MAX];
 	uint32_t ledger_count;
 };
 
@@ -51,9 +51,9 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 		       const struct incident_judgement *j, const struct member *m,
 		       struct diagnosis_rank *out)
 {
-	struct incident_books *l = &with->ledger[with->ledger_count];
+	struct incident_ledgers *l = &with->ledger[with->ledger_count];
 
-	if (with->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
+	if (with->ledger_count == LEDGERS_MAX || !incident_ledgers_open(i, j, m, l))
 		return;
 	with->ledger_count++;
 	out->ledger = &l->slow;
@@ -147,11 +147,11 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 
 	if (at == LIMIT_VERDICT_RANKS)
 		return;
-	p = incident_books_excerpt(i, j, m);
+	p = incident_ledgers_excerpt(i, j, m);
 	rank_list_add(to, m, p);
 	if (p != m->excerpts.slow.excerpt)
 		plain_view(m, p, false, &to->rank[at]);
-	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
+	to->rank[at].lost_ns = incident_ledgers_lost_ns(i, j, m);
 }
 
 /* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
@@ -352,7 +352,7 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 	for (uint32_t q = 0; q < n; q++)
 		most_ns = fmax(most_ns, shown_ns(j, first, &list[q]));
 	while (k < n && first->lost_ns > 0 && most_ns > 0 &&
-	       shown_ns(j, first, &list[k]) < incident_books_enough_ns(most_ns, first->lost_ns))
+	       shown_ns(j, first, &list[k]) < incident_ledgers_enough_ns(most_ns, first->lost_ns))
 		k++;
 	*before = list[k];
 	if (own && j->kind != FINDING_UNIFORM)
@@ -673,7 +673,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(with);
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_excerpt(i, j, with->all.member[k]) ==
+		if (incident_ledgers_excerpt(i, j, with->all.member[k]) ==
 		    with->all.member[k]->excerpts.slow.excerpt)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
@@ -687,7 +687,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 		take_finding(j->finding, out, n);
 	verdict_sketch_fini(&with->sketches);
 	for (uint32_t k = 0; k < with->ledger_count; k++)
-		incident_books_close(&with->ledger[k]);
+		incident_ledgers_close(&with->ledger[k]);
 	free((void *)with->group.function);
 	free(with);
 	return n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_books.h - two ledgers for a rank of an incident: one of its slow steps, one of the
+ * incident_ledgers.h - two ledgers for a rank of an incident: one of its slow steps, one of the
  * reference. The verdict comes from their difference. Each kept window of the incident counts once.
  * Owns: both ledgers. Threads: one caller. */
 #pragma once
@@ -7,7 +7,7 @@
 #include "aggregator/incident/incident_private.h"
 #include "analysis/ledger/ledger.h"
 
-struct incident_books {
+struct incident_ledgers {
 	/* usual: its steps are of the same kinds as the slow ones, in the same proportions */
 	struct ledger slow, usual;
 	uint32_t period; /* as in diagnosis_rank */
@@ -21,17 +21,17 @@ struct incident_books {
 
 /* The excerpt that shows best why a culprit is slow: of its flagged steps, or of typical ones if it
  * is always slow. NULL: unknown. */
-const struct excerpt *incident_books_excerpt(const struct incident *i,
-					     const struct incident_judgement *j,
-					     const struct member *m);
+const struct excerpt *incident_ledgers_excerpt(const struct incident *i,
+					       const struct incident_judgement *j,
+					       const struct member *m);
 /* How much each of these steps is too slow, as detection measured it; 0: unknown. */
-double incident_books_lost_ns(const struct incident *i, const struct incident_judgement *j,
-			      const struct member *m);
+double incident_ledgers_lost_ns(const struct incident *i, const struct incident_judgement *j,
+				const struct member *m);
 /* How much of a slow step a reference must show: nearly all of most_ns, which the best reference
  * shows, or of lost_ns (0: unknown). A reference that was as slow itself shows nothing. */
-double incident_books_enough_ns(double most_ns, double lost_ns);
+double incident_ledgers_enough_ns(double most_ns, double lost_ns);
 /* For a hang, the "slow step" is the open interval, and usual may be empty. false: too few steps on
  * either side; *out is then empty. */
-bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
-			 const struct member *m, struct incident_books *out);
-void incident_books_close(struct incident_books *b);
+bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
+			   const struct member *m, struct incident_ledgers *out);
+void incident_ledgers_close(struct incident_ledgers *b);

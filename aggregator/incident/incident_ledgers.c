@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A reference counts as far as it shows the fault. A rank's own past shows what changed; its peers
  * show what was always so; steps that were as slow themselves show nothing. */
-#include "aggregator/incident/incident_books.h"
+#include "aggregator/incident/incident_ledgers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -104,9 +104,9 @@ static double shown_ns(const struct excerpt *p, double healthy)
 
 /* A requested window has more typical steps than the windows of flagged steps, but the fault may
  * have been over by then. */
-const struct excerpt *incident_books_excerpt(const struct incident *i,
-					     const struct incident_judgement *j,
-					     const struct member *m)
+const struct excerpt *incident_ledgers_excerpt(const struct incident *i,
+					       const struct incident_judgement *j,
+					       const struct member *m)
 {
 	double healthy;
 
@@ -182,8 +182,8 @@ static double step_ns(const struct incident_judgement *j, const struct ledger *l
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
 
-double incident_books_lost_ns(const struct incident *i, const struct incident_judgement *j,
-			      const struct member *m)
+double incident_ledgers_lost_ns(const struct incident *i, const struct incident_judgement *j,
+				const struct member *m)
 {
 	double lost_ns = j->kind == FINDING_UNIFORM
 			     ? m->steps.flagged_ns - m->steps.first_ns
@@ -192,12 +192,12 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 	if (j->kind == FINDING_HANG)
 		return 0;
 	if (m != j->waited && m->steps.flagged &&
-	    (is_waiting(j, m) || incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt))
+	    (is_waiting(j, m) || incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt))
 		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;
 }
 
-double incident_books_enough_ns(double most_ns, double lost_ns)
+double incident_ledgers_enough_ns(double most_ns, double lost_ns)
 {
 	return (1 - thresholds.part.matters) * (lost_ns > 0 ? fmin(most_ns, lost_ns) : most_ns);
 }
@@ -241,7 +241,7 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 		most = likely;
 	else
 		limit = HUGE_VAL;
-	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
+	enough = most > 0 ? incident_ledgers_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
 		if (shown[q] >= enough && shown[q] <= limit)
 			list[kept++] = list[q];
@@ -256,7 +256,7 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 /* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
  * no reference, because they hang too. */
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
-		      struct incident_books *out)
+		      struct incident_ledgers *out)
 {
 	if (!m->excerpts.open.excerpt)
 		return false;
@@ -271,7 +271,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 }
 
 /* Where the job states its work, the reference has as much as the slow steps. */
-static void same_work(struct incident_books *b)
+static void same_work(struct incident_ledgers *b)
 {
 	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual))
 		return;
@@ -280,8 +280,8 @@ static void same_work(struct incident_books *b)
 	ledger_join_configurations(&b->usual);
 }
 
-/* The books of steps of one kind. */
-struct book {
+/* The ledgers of steps of one kind. */
+struct kind_ledgers {
 	uint32_t period;
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
 };
@@ -289,7 +289,7 @@ struct book {
 /* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
  * those of the most significant window. */
 static uint32_t add_slow(const struct incident *i, const struct member *m, bool flagged,
-			 const struct coll_split *s, struct book *book)
+			 const struct coll_split *s, struct kind_ledgers *of_kind)
 {
 	const struct excerpt *list[EXCERPTS];
 	const struct excerpt *one =
@@ -298,41 +298,41 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 	uint64_t steps = 0;
 
 	for (uint32_t q = 0; q < count; q++) {
-		for (k = 0; k < n && book[k].period != period_of(list[q]); k++)
+		for (k = 0; k < n && of_kind[k].period != period_of(list[q]); k++)
 			;
 		if (k < n)
 			continue;
-		book[n] = (struct book){.period = period_of(list[q])};
+		of_kind[n] = (struct kind_ledgers){.period = period_of(list[q])};
 		if (flagged)
-			add_views(i, m, book[n].period, s, &book[n].slow);
-		steps += book[n++].slow.steps;
+			add_views(i, m, of_kind[n].period, s, &of_kind[n].slow);
+		steps += of_kind[n++].slow.steps;
 	}
 	for (k = 0; k < n && !steps; k++)
-		if (one && book[k].period == period_of(one))
-			add(one, false, 1, s, &book[k].slow);
+		if (one && of_kind[k].period == period_of(one))
+			add(one, false, 1, s, &of_kind[k].slow);
 	return n;
 }
 
-/* Adds up the books that have such a reference: its steps in proportion to the slow ones. */
-static void add_up(const struct book *book, uint32_t n, bool own, struct ledger *slow,
+/* Adds up the kinds that have such a reference: its steps in proportion to the slow ones. */
+static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, struct ledger *slow,
 		   struct ledger *usual)
 {
 	double slow_steps = 0, steps = 0;
 
 	for (uint32_t k = 0; k < n; k++) {
-		const struct ledger *l = own ? &book[k].own : &book[k].peers;
+		const struct ledger *l = own ? &of_kind[k].own : &of_kind[k].peers;
 
-		slow_steps += l->steps ? (double)book[k].slow.steps : 0;
+		slow_steps += l->steps ? (double)of_kind[k].slow.steps : 0;
 		steps += (double)l->steps;
 	}
 	for (uint32_t k = 0; k < n; k++) {
-		const struct ledger *l = own ? &book[k].own : &book[k].peers;
+		const struct ledger *l = own ? &of_kind[k].own : &of_kind[k].peers;
 
 		if (!l->steps)
 			continue;
-		ledger_add(slow, &book[k].slow, 1);
+		ledger_add(slow, &of_kind[k].slow, 1);
 		ledger_add(usual, l,
-			   (double)book[k].slow.steps / slow_steps * (steps / (double)l->steps));
+			   (double)of_kind[k].slow.steps / slow_steps * (steps / (double)l->steps));
 	}
 }
 
@@ -344,80 +344,81 @@ static double shown_by(const struct incident_judgement *j, const struct ledger *
 }
 
 /* Chooses the reference: the rank's own steps, if they show nearly as much as its peers. */
-static bool choose(const struct incident_judgement *j, const struct book *book, uint32_t n,
-		   double lost_ns, struct incident_books *out)
+static bool choose(const struct incident_judgement *j, const struct kind_ledgers *of_kind,
+		   uint32_t n, double lost_ns, struct incident_ledgers *out)
 {
-	struct incident_books own = {.usual_is_own = true}, peers = {.usual_is_own = false};
+	struct incident_ledgers own = {.usual_is_own = true}, peers = {.usual_is_own = false};
 	bool has_own, has_peers, takes_own;
 
-	add_up(book, n, true, &own.slow, &own.usual);
-	add_up(book, n, false, &peers.slow, &peers.usual);
+	add_up(of_kind, n, true, &own.slow, &own.usual);
+	add_up(of_kind, n, false, &peers.slow, &peers.usual);
 	has_own = own.usual.steps >= thresholds.count.few;
 	has_peers = peers.usual.steps >= thresholds.count.few;
-	takes_own = has_own &&
-		    (!has_peers ||
-		     shown_by(j, &own.slow, &own.usual) >=
-			 incident_books_enough_ns(shown_by(j, &peers.slow, &peers.usual), lost_ns));
+	takes_own =
+	    has_own && (!has_peers || shown_by(j, &own.slow, &own.usual) >=
+					  incident_ledgers_enough_ns(
+					      shown_by(j, &peers.slow, &peers.usual), lost_ns));
 	*out = takes_own ? own : peers;
-	incident_books_close(takes_own ? &peers : &own);
+	incident_ledgers_close(takes_own ? &peers : &own);
 	return has_own || has_peers;
 }
 
-static uint32_t common_period(const struct book *book, uint32_t n)
+static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 {
 	uint32_t period = 0, kinds = 0;
 
 	for (uint32_t k = 0; k < n; k++)
-		if (book[k].slow.steps) {
-			period = book[k].period;
+		if (of_kind[k].slow.steps) {
+			period = of_kind[k].period;
 			kinds++;
 		}
 	return kinds == 1 ? period : 0;
 }
 
-bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
-			 const struct member *m, struct incident_books *out)
+bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
+			   const struct member *m, struct incident_ledgers *out)
 {
-	struct book book[EXCERPTS];
+	struct kind_ledgers of_kind[EXCERPTS];
 	struct coll_split *split;
-	double lost_ns = incident_books_lost_ns(i, j, m);
-	bool known,
-	    flagged = m != j->waited && incident_books_excerpt(i, j, m) == m->excerpts.slow.excerpt;
+	double lost_ns = incident_ledgers_lost_ns(i, j, m);
+	bool known, flagged = m != j->waited &&
+			      incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt;
 	uint32_t n;
 
-	*out = (struct incident_books){.flagged = flagged};
+	*out = (struct incident_ledgers){.flagged = flagged};
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
 	/* a run that was slow all the time has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	n = add_slow(i, m, flagged, split, book);
+	n = add_slow(i, m, flagged, split, of_kind);
 	for (uint32_t k = 0; k < n; k++) {
-		if (!book[k].slow.steps)
+		if (!of_kind[k].slow.steps)
 			continue;
-		add_healthy(j, m, book[k].period, split, &book[k].slow, lost_ns, &book[k].own);
+		add_healthy(j, m, of_kind[k].period, split, &of_kind[k].slow, lost_ns,
+			    &of_kind[k].own);
 		if (j->kind != FINDING_UNIFORM)
-			add_peers(i, j, book[k].period, split, &book[k].peers);
+			add_peers(i, j, of_kind[k].period, split, &of_kind[k].peers);
 	}
 	coll_split_close(split);
-	known = choose(j, book, n, lost_ns, out);
+	known = choose(j, of_kind, n, lost_ns, out);
 	out->flagged = flagged;
-	out->period = common_period(book, n);
+	out->period = common_period(of_kind, n);
 	out->slow_steps = flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	for (uint32_t k = 0; k < n; k++) {
-		ledger_fini(&book[k].slow);
-		ledger_fini(&book[k].own);
-		ledger_fini(&book[k].peers);
+		ledger_fini(&of_kind[k].slow);
+		ledger_fini(&of_kind[k].own);
+		ledger_fini(&of_kind[k].peers);
 	}
 	same_work(out);
 	if (out->slow.steps && known)
 		return true;
-	incident_books_close(out);
+	incident_ledgers_close(out);
 	return false;
 }
 
-void incident_books_close(struct incident_books *b)
+void incident_ledgers_close(struct incident_ledgers *b)
 {
 	ledger_fini(&b->slow);
 	ledger_fini(&b->usual);
