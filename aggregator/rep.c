@@ -43,7 +43,7 @@ enum progress { STARTED, DONE, FAILED };
 struct connection {
 	struct rep_request request; /* first: rep_answer gets this pointer */
 	struct rep *r;
-	struct seat seat;
+	struct sender_connection entry;
 	LIST_ENTRY(connection) next; /* of the dead */
 	nng_stream *stream;
 	nng_aio *aio;
@@ -103,9 +103,9 @@ struct rep {
 	struct rep_stats stats;
 };
 
-static struct connection *connection_of(struct seat *seat)
+static struct connection *connection_of(struct sender_connection *s)
 {
-	return (struct connection *)(void *)((char *)seat - offsetof(struct connection, seat));
+	return (struct connection *)(void *)((char *)s - offsetof(struct connection, entry));
 }
 
 /* ---- the end of a connection ---- */
@@ -113,8 +113,8 @@ static struct connection *connection_of(struct seat *seat)
 /* Under rep.lock. Sets the memory that its messages use now. */
 static void hold(struct connection *c, size_t bytes)
 {
-	c->r->buffer_bytes += bytes - c->seat.bytes;
-	senders_hold(c->r->senders, &c->seat, bytes);
+	c->r->buffer_bytes += bytes - c->entry.bytes;
+	senders_hold(c->r->senders, &c->entry, bytes);
 }
 
 /* Under rep.lock. Call when no operation is in progress; its request function may still run. */
@@ -124,7 +124,7 @@ static void bury_locked(struct connection *c)
 
 	r->stats.waiting -= c->state == WAIT;
 	r->answers -= c->state == HANDLE || c->state == ANSWER;
-	senders_cancel(r->senders, &c->seat);
+	senders_cancel(r->senders, &c->entry);
 	hold(c, 0);
 	c->state = DEAD;
 	LIST_INSERT_HEAD(&r->dead, c, next);
@@ -177,7 +177,7 @@ static struct connection *pop_dead(struct rep *r)
 	LIST_FOREACH (c, &r->dead, next)
 		if (!c->busy) {
 			LIST_REMOVE(c, next);
-			senders_leave(r->senders, &c->seat);
+			senders_remove(r->senders, &c->entry);
 			return c;
 		}
 	return NULL;
@@ -228,10 +228,10 @@ static void evict(struct connection *c)
  * is dropped. */
 static void make_place(struct rep *r, const struct sender *newcomer)
 {
-	struct sender *most = senders_most_seats(r->senders);
-	bool busy_too = most && most->seats > (newcomer ? newcomer->seats : 1);
+	struct sender *most = senders_most_connections(r->senders);
+	bool busy_too = most && most->connections > (newcomer ? newcomer->connections : 1);
 	uint64_t now_ns = clock_monotonic_ns();
-	struct seat *s;
+	struct sender_connection *s;
 
 	if (!most)
 		return;
@@ -255,7 +255,7 @@ static bool make_room(struct connection *c)
 
 	while (r->buffer_bytes > r->config.buffer_max_bytes) {
 		struct sender *most = senders_most_bytes(r->senders);
-		struct seat *s;
+		struct sender_connection *s;
 
 		TAILQ_FOREACH (s, &most->by_age, next)
 			if (s->bytes &&
@@ -402,7 +402,7 @@ static void touch(struct connection *c)
 {
 	pthread_mutex_lock(&c->r->lock);
 	c->since_ns = clock_monotonic_ns();
-	senders_touch(&c->seat);
+	senders_touch(&c->entry);
 	pthread_mutex_unlock(&c->r->lock);
 }
 
@@ -431,7 +431,7 @@ static bool read_on(struct connection *c)
 		bury(c);
 		return false;
 	}
-	if (c->sp.capacity != c->seat.bytes) {
+	if (c->sp.capacity != c->entry.bytes) {
 		pthread_mutex_lock(&c->r->lock);
 		hold(c, c->sp.capacity);
 		good = make_room(c);
@@ -457,7 +457,7 @@ static void queue(struct connection *c, int lane)
 	} else {
 		c->state = WAIT;
 		r->stats.waiting++;
-		senders_wait(r->senders, &c->seat, lane);
+		senders_wait(r->senders, &c->entry, lane);
 		pthread_cond_signal(&r->lane[lane].wake);
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -497,7 +497,7 @@ static void shake(struct rep *r, struct connection *c)
 	advance(c);
 	begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun_ns;
 	pthread_mutex_lock(&r->lock);
-	senders_charge(r->senders, &c->seat, REP_LANE_SHAKE, begun_ns);
+	senders_charge(r->senders, &c->entry, REP_LANE_SHAKE, begun_ns);
 	c->busy--;
 	if (c->state == DEAD)
 		pthread_cond_broadcast(&r->changed);
@@ -519,7 +519,7 @@ static void run(struct rep *r, struct connection *c, int lane)
 	r->fn(r->arg, &c->request);
 	begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun_ns;
 	pthread_mutex_lock(&r->lock);
-	senders_charge(r->senders, &c->seat, lane, begun_ns);
+	senders_charge(r->senders, &c->entry, lane, begun_ns);
 	c->busy--;
 	if (c->state == DEAD)
 		pthread_cond_broadcast(&r->changed);
@@ -536,9 +536,9 @@ static void *work(void *arg)
 			    getpriority(PRIO_PROCESS, 0) + r->config.lane[w->lane].nice);
 	pthread_mutex_lock(&r->lock);
 	while (!r->closing) {
-		struct seat *next = l->free_count || w->lane == REP_LANE_SHAKE
-					? senders_next(r->senders, w->lane)
-					: NULL;
+		struct sender_connection *next = l->free_count || w->lane == REP_LANE_SHAKE
+						     ? senders_next(r->senders, w->lane)
+						     : NULL;
 
 		if (next && w->lane == REP_LANE_SHAKE)
 			shake(r, connection_of(next));
@@ -561,7 +561,7 @@ static bool on_shaken(struct connection *c)
 	bool moved;
 
 	pthread_mutex_lock(&r->lock);
-	moved = !senders_move(r->senders, &c->seat, key);
+	moved = !senders_move(r->senders, &c->entry, key);
 	r->stats.shaken++;
 	pthread_mutex_unlock(&r->lock);
 	if (moved) /* else, out of memory, it stays its address */
@@ -664,7 +664,7 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
 	}
 	sp_next(&c->sp);
 	pthread_mutex_lock(&r->lock);
-	senders_charge(r->senders, &c->seat, c->lane, q->cost_ns);
+	senders_charge(r->senders, &c->entry, c->lane, q->cost_ns);
 	hold(c, 0);
 	l->free_slots[l->free_count++] = q->slot;
 	pthread_cond_signal(&l->wake);
@@ -718,22 +718,22 @@ static void greet(struct rep *r, nng_stream *stream)
 {
 	struct peer_key key = sender_of(stream);
 	struct connection *c = calloc(1, sizeof(*c));
-	bool seated = false;
+	bool added = false;
 
 	if (c && !nng_aio_alloc(&c->aio, on_aio, c))
 		c->out = malloc(SP_GREETING_BYTES);
 	if (c && c->out) {
 		pthread_mutex_lock(&r->lock);
-		seated = !senders_sit(r->senders, &c->seat, key);
+		added = !senders_add(r->senders, &c->entry, key);
 		pthread_mutex_unlock(&r->lock);
 	}
-	if (seated && r->config.tls && !r->ipc && tls_session_open(&c->tls, r->config.tls, NULL)) {
+	if (added && r->config.tls && !r->ipc && tls_session_open(&c->tls, r->config.tls, NULL)) {
 		pthread_mutex_lock(&r->lock);
-		senders_leave(r->senders, &c->seat);
+		senders_remove(r->senders, &c->entry);
 		pthread_mutex_unlock(&r->lock);
-		seated = false;
+		added = false;
 	}
-	if (!seated) {
+	if (!added) {
 		if (c && c->aio)
 			nng_aio_free(c->aio);
 		free(c ? c->out : NULL);
@@ -753,7 +753,7 @@ static void greet(struct rep *r, nng_stream *stream)
 	c->closed = r->closing; /* rep_close has already closed all that were there */
 	c->request.connection = ++r->stats.accepted;
 	if (r->stats.connections++ >= r->config.connection_max)
-		make_place(r, c->seat.sender);
+		make_place(r, c->entry.sender);
 	pthread_mutex_unlock(&r->lock);
 	go(c, c->tls ? SHAKE : GREET, GREETING_MS, c->out, SP_GREETING_BYTES);
 	advance(c);
@@ -863,7 +863,7 @@ static bool has_answers(struct rep *r)
 	return yes;
 }
 
-static void hang_up_seat(struct seat *s)
+static void hang_up_one(struct sender_connection *s)
 {
 	struct connection *c = connection_of(s);
 
@@ -874,12 +874,12 @@ static void hang_up_seat(struct seat *s)
 /* Under rep.lock. Waiting connections have no operation that could end, so bury them. */
 static void hang_up_all(struct rep *r)
 {
-	struct seat *s;
+	struct sender_connection *s;
 
 	for (int i = 0; i < SENDERS_LANES; i++)
 		while ((s = senders_next(r->senders, i)))
 			bury_locked(connection_of(s));
-	senders_each(r->senders, hang_up_seat);
+	senders_each(r->senders, hang_up_one);
 	pthread_cond_broadcast(&r->changed);
 }
 

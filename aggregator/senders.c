@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reconnecting does not clear a sender's debt: a sender without seats is kept until the others have
- * used as much time as it has. */
+ * Reconnecting does not clear a sender's debt: a sender without connections is kept until the others
+ * have used as much time as it has. */
 #include "aggregator/senders.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 #include "base/limits.h"
 
 #define BUCKETS	   8192u
-#define REAP_TURNS 4u /* per new seat, so that more senders are freed than made */
+#define REAP_TURNS 4u /* per new connection, so that more senders are freed than made */
 
 struct senders {
-	struct fair lane[SENDERS_LANES], by_seats, by_bytes;
+	struct fair lane[SENDERS_LANES], by_connections, by_bytes;
 	STAILQ_HEAD(, sender) owing;
 	uint32_t owing_count;
 	struct sender *bucket[BUCKETS];
@@ -79,7 +79,7 @@ static void reap(struct senders *s)
 		STAILQ_REMOVE_HEAD(&s->owing, next_owing);
 		x->owing = false;
 		s->owing_count--;
-		if (x->seats)
+		if (x->connections)
 			continue;
 		if (owes && later) {
 			owe(s, x);
@@ -92,13 +92,13 @@ static void reap(struct senders *s)
 
 static void weigh(struct senders *s, struct sender *x)
 {
-	if (!x->seats) {
-		fair_leave(&s->by_seats, &x->by_seats);
+	if (!x->connections) {
+		fair_leave(&s->by_connections, &x->by_connections);
 		fair_leave(&s->by_bytes, &x->by_bytes);
 		return;
 	}
-	if (!x->by_seats.waits || x->by_seats.spent != UINT64_MAX - x->seats)
-		fair_set(&s->by_seats, &x->by_seats, UINT64_MAX - x->seats);
+	if (!x->by_connections.waits || x->by_connections.spent != UINT64_MAX - x->connections)
+		fair_set(&s->by_connections, &x->by_connections, UINT64_MAX - x->connections);
 	if (!x->by_bytes.waits || x->by_bytes.spent != UINT64_MAX - x->bytes)
 		fair_set(&s->by_bytes, &x->by_bytes, UINT64_MAX - x->bytes);
 }
@@ -118,16 +118,16 @@ static struct sender *sender_of(struct senders *s, struct peer_key key)
 	return *at;
 }
 
-static void sit(struct senders *s, struct seat *seat, struct sender *x)
+static void insert(struct senders *s, struct sender_connection *c, struct sender *x)
 {
-	seat->sender = x;
-	seat->lane = -1;
-	TAILQ_INSERT_TAIL(&seat->sender->by_age, seat, next);
-	seat->sender->seats++;
-	weigh(s, seat->sender);
+	c->sender = x;
+	c->lane = -1;
+	TAILQ_INSERT_TAIL(&c->sender->by_age, c, next);
+	c->sender->connections++;
+	weigh(s, c->sender);
 }
 
-int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
+int senders_add(struct senders *s, struct sender_connection *c, struct peer_key key)
 {
 	struct sender *x;
 
@@ -135,110 +135,111 @@ int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
 	x = sender_of(s, key);
 	if (!x)
 		return -ENOMEM;
-	sit(s, seat, x);
+	insert(s, c, x);
 	return 0;
 }
 
-int senders_move(struct senders *s, struct seat *seat, struct peer_key key)
+int senders_move(struct senders *s, struct sender_connection *c, struct peer_key key)
 {
 	struct sender *x = sender_of(s, key);
 
 	if (!x)
 		return -ENOMEM;
-	senders_leave(s, seat);
-	memset(seat->turn, 0, sizeof(seat->turn)); /* its debt was the other sender's */
-	sit(s, seat, x);
+	senders_remove(s, c);
+	memset(c->turn, 0, sizeof(c->turn)); /* its debt was the other sender's */
+	insert(s, c, x);
 	return 0;
 }
 
-void senders_leave(struct senders *s, struct seat *seat)
+void senders_remove(struct senders *s, struct sender_connection *c)
 {
-	struct sender *x = seat->sender;
+	struct sender *x = c->sender;
 
-	senders_cancel(s, seat);
-	senders_hold(s, seat, 0);
-	TAILQ_REMOVE(&x->by_age, seat, next);
-	x->seats--;
+	senders_cancel(s, c);
+	senders_hold(s, c, 0);
+	TAILQ_REMOVE(&x->by_age, c, next);
+	x->connections--;
 	weigh(s, x);
-	seat->sender = NULL;
-	if (!x->seats && !x->owing)
+	c->sender = NULL;
+	if (!x->connections && !x->owing)
 		owe(s, x);
 }
 
-void senders_touch(struct seat *seat)
+void senders_touch(struct sender_connection *c)
 {
-	TAILQ_REMOVE(&seat->sender->by_age, seat, next);
-	TAILQ_INSERT_TAIL(&seat->sender->by_age, seat, next);
+	TAILQ_REMOVE(&c->sender->by_age, c, next);
+	TAILQ_INSERT_TAIL(&c->sender->by_age, c, next);
 }
 
-void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes)
+void senders_hold(struct senders *s, struct sender_connection *c, uint64_t bytes)
 {
-	seat->sender->bytes += bytes - seat->bytes;
-	seat->bytes = bytes;
-	weigh(s, seat->sender);
+	c->sender->bytes += bytes - c->bytes;
+	c->bytes = bytes;
+	weigh(s, c->sender);
 }
 
-void senders_wait(struct senders *s, struct seat *seat, int lane)
+void senders_wait(struct senders *s, struct sender_connection *c, int lane)
 {
-	struct sender *x = seat->sender;
+	struct sender *x = c->sender;
 
-	seat->lane = lane;
-	fair_join(&x->waiting[lane], &seat->turn[lane]);
+	c->lane = lane;
+	fair_join(&x->waiting[lane], &c->turn[lane]);
 	if (!x->turn[lane].waits)
 		fair_join(&s->lane[lane], &x->turn[lane]);
 }
 
-void senders_cancel(struct senders *s, struct seat *seat)
+void senders_cancel(struct senders *s, struct sender_connection *c)
 {
-	struct sender *x = seat->sender;
-	int lane = seat->lane;
+	struct sender *x = c->sender;
+	int lane = c->lane;
 
 	if (lane < 0)
 		return;
-	seat->lane = -1;
-	fair_leave(&x->waiting[lane], &seat->turn[lane]);
+	c->lane = -1;
+	fair_leave(&x->waiting[lane], &c->turn[lane]);
 	if (!x->waiting[lane].first)
 		fair_leave(&s->lane[lane], &x->turn[lane]);
 }
 
-struct seat *senders_next(struct senders *s, int lane)
+struct sender_connection *senders_next(struct senders *s, int lane)
 {
 	struct fair_party *p = fair_take(&s->lane[lane]);
 	struct sender *x;
-	struct seat *seat;
+	struct sender_connection *c;
 
 	if (!p)
 		return NULL;
 	x = SENDER_OF(p - lane, turn);
 	p = fair_take(&x->waiting[lane]);
-	seat = (struct seat *)(void *)((char *)(p - lane) - offsetof(struct seat, turn));
-	seat->lane = -1;
+	c = (struct sender_connection *)(void *)((char *)(p - lane) -
+						 offsetof(struct sender_connection, turn));
+	c->lane = -1;
 	if (x->waiting[lane].first)
 		fair_join(&s->lane[lane], &x->turn[lane]);
-	return seat;
+	return c;
 }
 
-void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cost_ns)
+void senders_charge(struct senders *s, struct sender_connection *c, int lane, uint64_t cost_ns)
 {
-	struct sender *x = seat->sender;
+	struct sender *x = c->sender;
 
-	fair_charge(&x->waiting[lane], &seat->turn[lane], cost_ns);
+	fair_charge(&x->waiting[lane], &c->turn[lane], cost_ns);
 	fair_charge(&s->lane[lane], &x->turn[lane], cost_ns);
 }
 
-void senders_each(struct senders *s, void (*fn)(struct seat *seat))
+void senders_each(struct senders *s, void (*fn)(struct sender_connection *c))
 {
-	struct seat *seat;
+	struct sender_connection *c;
 
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct sender *x = s->bucket[i]; x; x = x->next)
-			TAILQ_FOREACH (seat, &x->by_age, next)
-				fn(seat);
+			TAILQ_FOREACH (c, &x->by_age, next)
+				fn(c);
 }
 
-struct sender *senders_most_seats(struct senders *s)
+struct sender *senders_most_connections(struct senders *s)
 {
-	return s->by_seats.first ? SENDER_OF(s->by_seats.first, by_seats) : NULL;
+	return s->by_connections.first ? SENDER_OF(s->by_connections.first, by_connections) : NULL;
 }
 
 struct sender *senders_most_bytes(struct senders *s)

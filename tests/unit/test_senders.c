@@ -11,17 +11,17 @@
 #define BULK 1
 
 static struct senders *senders;
-static struct seat seats[512];
+static struct sender_connection connections[512];
 
 static struct peer_key address(uint64_t value)
 {
 	return (struct peer_key){1, value};
 }
 
-static void sit(uint32_t i, uint64_t from)
+static void add(uint32_t i, uint64_t from)
 {
-	memset(&seats[i], 0, sizeof(seats[i]));
-	assert_int_equal(senders_sit(senders, &seats[i], address(from)), 0);
+	memset(&connections[i], 0, sizeof(connections[i]));
+	assert_int_equal(senders_add(senders, &connections[i], address(from)), 0);
 }
 
 static int setup(void **state)
@@ -34,8 +34,8 @@ static int teardown(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 512; i++)
-		if (seats[i].sender)
-			senders_leave(senders, &seats[i]);
+		if (connections[i].sender)
+			senders_remove(senders, &connections[i]);
 	senders_close(senders);
 	return 0;
 }
@@ -43,12 +43,12 @@ static int teardown(void **state)
 /* Takes the next one, who costs so much and waits again at once. */
 static uint32_t serve(int lane, uint64_t cost_ns)
 {
-	struct seat *s = senders_next(senders, lane);
+	struct sender_connection *s = senders_next(senders, lane);
 
 	assert_non_null(s);
 	senders_charge(senders, s, lane, cost_ns);
 	senders_wait(senders, s, lane);
-	return (uint32_t)(s - seats);
+	return (uint32_t)(s - connections);
 }
 
 static void a_sender_with_many_connections_gets_no_more_than_one_with_one(void **state)
@@ -57,12 +57,12 @@ static void a_sender_with_many_connections_gets_no_more_than_one_with_one(void *
 
 	(void)state;
 	for (uint32_t i = 0; i < 100; i++) {
-		sit(i, i < 99 ? 1 : 2);
-		senders_wait(senders, &seats[i], BULK);
+		add(i, i < 99 ? 1 : 2);
+		senders_wait(senders, &connections[i], BULK);
 	}
 	for (int turn = 0; turn < 4000; turn++) {
-		struct seat *next = senders_next(senders, BULK);
-		int many = next - seats < 99;
+		struct sender_connection *next = senders_next(senders, BULK);
+		int many = next - connections < 99;
 
 		/* theirs cost a hundred times as much */
 		spent[many] += many ? 100 : 1;
@@ -78,8 +78,8 @@ static void connections_of_one_sender_take_turns(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
-		sit(i, 1);
-		senders_wait(senders, &seats[i], BULK);
+		add(i, 1);
+		senders_wait(senders, &connections[i], BULK);
 	}
 	for (int turn = 0; turn < 400; turn++)
 		turns[serve(BULK, 5)]++;
@@ -91,13 +91,13 @@ static void who_comes_late_has_no_credit_and_is_next(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 50; i++) {
-		sit(i, 1);
-		senders_wait(senders, &seats[i], BULK);
+		add(i, 1);
+		senders_wait(senders, &connections[i], BULK);
 	}
 	for (int turn = 0; turn < 100; turn++)
 		serve(BULK, 1000);
-	sit(50, 2);
-	senders_wait(senders, &seats[50], BULK);
+	add(50, 2);
+	senders_wait(senders, &connections[50], BULK);
 	assert_int_equal(serve(BULK, 1000), 50);
 	/* not a second time: what it did not use before is gone */
 	assert_true(serve(BULK, 1000) < 50);
@@ -106,15 +106,15 @@ static void who_comes_late_has_no_credit_and_is_next(void **state)
 static void hanging_up_pays_no_debt(void **state)
 {
 	(void)state;
-	sit(0, 1);
-	sit(1, 2);
-	senders_wait(senders, &seats[0], BULK);
+	add(0, 1);
+	add(1, 2);
+	senders_wait(senders, &connections[0], BULK);
 	assert_int_equal(serve(BULK, 1000000), 0);
-	senders_leave(senders, &seats[0]);
-	sit(2, 3); /* somebody else comes meanwhile, for whom those are looked at that owe */
-	sit(0, 1);
-	senders_wait(senders, &seats[0], BULK);
-	senders_wait(senders, &seats[1], BULK);
+	senders_remove(senders, &connections[0]);
+	add(2, 3); /* somebody else comes meanwhile, for whom those are looked at that owe */
+	add(0, 1);
+	senders_wait(senders, &connections[0], BULK);
+	senders_wait(senders, &connections[1], BULK);
 	for (int turn = 0; turn < 999; turn++)
 		assert_int_equal(serve(BULK, 1000), 1);
 }
@@ -122,12 +122,12 @@ static void hanging_up_pays_no_debt(void **state)
 static void one_lane_waits_for_no_other(void **state)
 {
 	(void)state;
-	sit(0, 1);
-	sit(1, 2);
-	senders_wait(senders, &seats[0], BULK);
+	add(0, 1);
+	add(1, 2);
+	senders_wait(senders, &connections[0], BULK);
 	assert_null(senders_next(senders, 0));
-	senders_wait(senders, &seats[1], 0);
-	assert_ptr_equal(senders_next(senders, 0), &seats[1]);
+	senders_wait(senders, &connections[1], 0);
+	assert_ptr_equal(senders_next(senders, 0), &connections[1]);
 	assert_null(senders_next(senders, 0));
 }
 
@@ -138,34 +138,35 @@ static void who_has_most_is_known_whatever_comes_and_goes(void **state)
 
 	(void)state;
 	for (int turn = 0; turn < 20000; turn++) {
-		uint32_t i, from, most_seats = 0;
+		uint32_t i, from, most_connections = 0;
 		uint64_t most_bytes = 0;
 
 		random = random * 6364136223846793005ull + 1442695040888963407ull;
 		i = (uint32_t)(random >> 33) % 512;
 		from = i % 8;
-		if (!seats[i].sender) {
-			sit(i, from);
+		if (!connections[i].sender) {
+			add(i, from);
 			count[from]++;
 		} else if (random >> 62) {
-			bytes[from] += (random >> 40 & 0xffff) - seats[i].bytes;
-			senders_hold(senders, &seats[i], random >> 40 & 0xffff);
-			senders_touch(&seats[i]);
-			assert_null(TAILQ_NEXT(&seats[i], next));
+			bytes[from] += (random >> 40 & 0xffff) - connections[i].bytes;
+			senders_hold(senders, &connections[i], random >> 40 & 0xffff);
+			senders_touch(&connections[i]);
+			assert_null(TAILQ_NEXT(&connections[i], next));
 		} else {
-			bytes[from] -= seats[i].bytes;
+			bytes[from] -= connections[i].bytes;
 			count[from]--;
-			if (seats[i].lane < 0)
-				senders_wait(senders, &seats[i], BULK);
-			senders_leave(senders, &seats[i]);
+			if (connections[i].lane < 0)
+				senders_wait(senders, &connections[i], BULK);
+			senders_remove(senders, &connections[i]);
 		}
 		for (int k = 0; k < 8; k++) {
-			most_seats = count[k] > most_seats ? count[k] : most_seats;
+			most_connections =
+			    count[k] > most_connections ? count[k] : most_connections;
 			most_bytes = bytes[k] > most_bytes ? bytes[k] : most_bytes;
 		}
-		if (!most_seats)
+		if (!most_connections)
 			continue;
-		assert_int_equal(senders_most_seats(senders)->seats, most_seats);
+		assert_int_equal(senders_most_connections(senders)->connections, most_connections);
 		assert_int_equal(senders_most_bytes(senders)->bytes, most_bytes);
 	}
 	assert_null(senders_next(senders, BULK));
