@@ -70,7 +70,7 @@ struct finding {
 };
 
 /* A finding of detection across ranks, without any window. It is reported once it is certain, again
- * whenever there is news, and a last time when it has ended. Two reports are about the same finding
+ * whenever it changes, and a last time when it has ended. Two reports are about the same finding
  * if job, kind and begin_unix_ns (or the worst rank) are equal. A hang, or a slowdown of all ranks,
  * that is reported before the last one has ended is also the same one. begin_unix_ns: of its first
  * step; end_unix_ns: of the latest step that shows it. */

@@ -386,7 +386,7 @@ static void fill_beat_rank(struct process *p, struct beat_rank *b, uint64_t now_
 
 /* An ended process is reported in several beats, because a beat may be lost; not if the same rank
  * attached again. */
-static bool has_news(const struct node *n, const struct process *p, uint64_t now_ns)
+static bool is_reported(const struct node *n, const struct process *p, uint64_t now_ns)
 {
 	if (p->state != PROCESS_GONE)
 		return true;
@@ -422,7 +422,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 		if (!p)
 			continue;
 		b->raw_bytes += process_raw_bytes(p);
-		if (has_news(n, p, now_ns))
+		if (is_reported(n, p, now_ns))
 			fill_beat_rank(p, &ranks[b->rank_count++], now_ns);
 	}
 	request_node_beat(n, b, now_ns);

@@ -21,7 +21,7 @@
 #define RECENT_MAX  64u
 #define PERIOD_NS   60000000000ull   /* of one of the two histograms */
 #define TOGETHER_NS 5000000000ull    /* requests that are late so close together are so once */
-#define QUIET_NS    600000000000ull  /* a group without news for so long has ended */
+#define QUIET_NS    600000000000ull  /* a group without a new request for so long has ended */
 #define AGE_MAX_NS  3600000000000ull /* an older time of a node is none */
 
 struct of_node {
@@ -42,10 +42,10 @@ struct group {
 	char span[REQUEST_SPAN_BYTES];
 	uint64_t count, occurrences; /* requests; times at which any came */
 	uint64_t first_unix_ns, last_unix_ns, begin_unix_ns;
-	uint64_t news_ns;
+	uint64_t updated_ns;
 	double sum_ns;
 	struct seen worst;
-	bool news;
+	bool changed; /* since the last report */
 };
 
 struct times {
@@ -134,8 +134,8 @@ static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
 	g->sum_ns += (double)s->v.value_ns;
 	if (s->v.value_ns >= g->worst.v.value_ns)
 		g->worst = *s;
-	g->news_ns = now_ns;
-	g->news = true;
+	g->updated_ns = now_ns;
+	g->changed = true;
 }
 
 static void take_violation(struct fleet_requests *q, const struct fleet_job *job,
@@ -274,7 +274,7 @@ static void report(struct fleet *f, const struct fleet_job *job, struct group *g
 	memcpy(e->finding.anomaly_id, g->id, sizeof(g->id));
 	say_count(&e->finding, g);
 	say_step(&e->finding, g);
-	g->news = false;
+	g->changed = false;
 }
 
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
@@ -283,9 +283,9 @@ void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 
 	for (uint32_t i = 0; q && i < GROUPS_MAX; i++) {
 		struct group *g = q->group[i];
-		bool ended = g && now_ns - g->news_ns > QUIET_NS;
+		bool ended = g && now_ns - g->updated_ns > QUIET_NS;
 
-		if (g && (g->news || ended))
+		if (g && (g->changed || ended))
 			report(f, job, g, ended);
 		if (ended) {
 			free(g);

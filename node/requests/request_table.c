@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A request is in one list of its job: open (waiting or running; the one without news for longest
- * first), ending (news of other processes may still come), ended (kept for people). */
+ * A request is in one list of its job: open (waiting or running; the one without an update for
+ * longest first), ending (updates from other processes may still come), ended (kept for people). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "model/thresholds.h"
 #include "node/requests/request_table_private.h"
 
-/* How long an id that ended cannot come again: late news of it is no new request. */
+/* How long an id that ended cannot come again: a late update of it is no new request. */
 #define REUSE_NS 10000000000ull
 /* Requests after which older ones count half. */
 #define USUAL_REQUESTS 128
@@ -301,7 +301,7 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 		learn_usual(&j->usual, r);
 }
 
-/* No news comes any more, or it is too late. */
+/* No update comes any more, or it is too late. */
 static void close_request(struct request_table *t, struct request *r, bool lost)
 {
 	struct request_job_state *j = &t->job[r->job];
@@ -329,7 +329,7 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 
 /* ---- for request_table_steps.c ---- */
 
-/* Of the job with most open requests, the one without news for longest. */
+/* Of the job with most open requests, the one without an update for longest. */
 static void make_room(struct request_table *t)
 {
 	struct request_job_state *most = &t->job[0];
@@ -380,7 +380,7 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 	if (!r)
 		return NULL;
 	*r = (struct request){
-	    .id = id, .job = job, .process = REQUEST_NO_PROCESS, .news_ns = t->now_ns};
+	    .id = id, .job = job, .process = REQUEST_NO_PROCESS, .updated_ns = t->now_ns};
 	link_request(t, r, REQUEST_WAITING);
 	if (idmap_put(&t->by_id, key_of(t, job, id), (uint32_t)(r - t->request))) {
 		forget(t, r);
@@ -394,7 +394,7 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 
 void request_table_touch(struct request_table *t, struct request *r)
 {
-	r->news_ns = t->now_ns;
+	r->updated_ns = t->now_ns;
 	if (!r->first_known_ns && first_of(r))
 		r->first_known_ns = t->now_ns;
 	if (r->state != REQUEST_ENDING)
@@ -493,7 +493,7 @@ void request_table_tend(struct request_table *t, uint64_t now_ns)
 		       t->now_ns > r->ended_known_ns + t->config.settle_ns)
 			close_request(t, r, false);
 		while ((r = at_of(t, j->open.first)) &&
-		       t->now_ns > r->news_ns + t->config.silent_ns)
+		       t->now_ns > r->updated_ns + t->config.silent_ns)
 			close_request(t, r, true);
 	}
 }
@@ -516,7 +516,7 @@ const char *request_table_job(const struct request_table *t, const struct reques
 	return t->job[r->job].name;
 }
 
-/* The longest wait: requests arrive in order, and news moves the others back. */
+/* The longest wait: requests arrive in order, and an update moves a request back. */
 static uint64_t oldest_wait(const struct request_table *t, const struct request_job_state *j,
 			    uint64_t now_ns)
 {

@@ -21,7 +21,7 @@
  *
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
  * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests, from the job with most the one without
- * news for longest goes first; REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
+ * an update for longest goes first; REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,7 +38,7 @@ struct request_config {
 	uint64_t ttft_ns, tpot_ns; /* the objectives */
 	/* time until the records of other processes have arrived, before a request is judged */
 	uint64_t settle_ns;
-	uint64_t silent_ns; /* an open request without news for so long never ends */
+	uint64_t silent_ns; /* an open request without an update for so long never ends */
 };
 void request_config_default(struct request_config *c);
 
@@ -49,8 +49,8 @@ struct request {
 	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
 	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
-	/* by this node's clock, not by the spans: the latest news, and when these became known */
-	uint64_t news_ns, first_known_ns, ended_known_ns;
+	/* by this node's clock, not by the spans: the latest update, and when these became known */
+	uint64_t updated_ns, first_known_ns, ended_known_ns;
 	uint32_t prompt_tokens; /* 0: not known */
 	uint32_t prefill_tokens, delivered_tokens;
 	uint32_t output_tokens; /* as the engine says at its end; 0: it does not */
@@ -62,7 +62,7 @@ struct request {
 	struct request_step transfer; /* the longest time between two engines */
 	struct request_step open[REQUEST_OPEN_STEPS];
 	uint8_t open_count, state; /* enum request_state */
-	bool lost;		   /* its engine ended, or there was no news */
+	bool lost;		   /* its engine ended, or no update came */
 	bool moved;		   /* its next step is the first one in another engine */
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
 	uint32_t before, next; /* in its list; 1 + index, 0: none */

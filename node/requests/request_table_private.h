@@ -71,14 +71,14 @@ struct request_table {
 };
 
 /* The request, made if need be. process: of the engine that names it, or REQUEST_NO_PROCESS. NULL: it
- * has ended and this is late news, or there is no memory. */
+ * has ended and this update is late, or there is no memory. */
 struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id,
 				  uint32_t process);
-/* There is news of it: keeps its list in order, and judges what can be judged. */
+/* Updates it: keeps its list in order, and judges what can be judged. */
 void request_table_touch(struct request_table *t, struct request *r);
 /* It runs in this process, also again after an end. */
 void request_table_run(struct request_table *t, struct request *r, uint32_t process);
-/* It has ended, but news may still come. */
+/* It has ended, but updates may still come. */
 void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns);
 
 /* The longest step of the engine that overlaps that time; begin_ns 0: none. e: may be NULL. */

@@ -46,7 +46,7 @@ struct request_node {
 	struct request_job sent[LIMIT_NODE_PROCESSES];
 	uint32_t sent_count;
 	uint64_t sent_before;
-	bool news; /* a violation since the last beat */
+	bool violated; /* since the last beat */
 	/* windows to ask for, once the aggregator knows why */
 	struct ask {
 		uint64_t due_ns; /* 0: free */
@@ -141,7 +141,7 @@ static void on_violation(void *arg, const char *job, uint32_t process, struct re
 	uint64_t best_ns = UINT64_MAX;
 	struct link *l;
 
-	q->news = true;
+	q->violated = true;
 	if (!v->slow.begin_ns)
 		return;
 	if (known) {
@@ -221,9 +221,9 @@ void request_node_tend(struct node *n, uint64_t now_ns)
 	}
 }
 
-bool request_node_has_news(const struct node *n)
+bool request_node_has_violation(const struct node *n)
 {
-	return n->request_node->news;
+	return n->request_node->violated;
 }
 
 /* ---- beats ---- */
@@ -305,7 +305,7 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 	memcpy(q->sent, now, count * sizeof(*now));
 	q->sent_count = count;
 	q->sent_before = us.beats_sent;
-	q->news = false;
+	q->violated = false;
 	free(now);
 	b->requests = q->sent;
 	b->request_count = count;

@@ -26,7 +26,7 @@ void request_node_end(struct process *p); /* the process has ended and all is re
 void request_node_drop(struct process *p);
 void request_node_tend(struct node *n, uint64_t now_ns);
 /* A request missed an objective, and no beat has said so yet: the next one is due sooner. */
-bool request_node_has_news(const struct node *n);
+bool request_node_has_violation(const struct node *n);
 /* Adds the jobs of the beat's ranks. What a beat said that did not arrive is said again. Borrowed
  * until the next call. */
 void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns);

@@ -445,7 +445,7 @@ static void a_decode_instance_that_comes_too_late_has_a_request_of_its_own(void 
 	step(t, 7, 100, 10, 50);
 	about(t, ENGINE, 7, 50, 51, 1);
 	at(t, 4000);
-	about(t, API, 7, 4000, 4001, 0); /* late news */
+	about(t, API, 7, 4000, 4001, 0); /* a late update */
 	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
 	about(t, DECODER, 7, 4000, 4001, 100);
 	assert_int_equal(find(t, 7)->state, REQUEST_WAITING);
@@ -521,7 +521,7 @@ static void an_id_may_come_again_after_its_end(void **state)
 	step(t, 7, 10, 10, 20);
 	about(t, ENGINE, 7, 20, 21, 1);
 	at(t, 4000);
-	about(t, API, 7, 4000, 4001, 0); /* late news of the old one */
+	about(t, API, 7, 4000, 4001, 0); /* a late update of the old one */
 	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
 	at(t, 20000);
 	about(t, API, 7, 20000, 20001, 0);
