@@ -21,7 +21,7 @@
 #define ROWS_MAX       (1u << 26) /* 16 bytes each */
 #define SIZE_MAX_BYTES 0x1p53	  /* larger ones are not exact in a CSV file */
 #define FOLDS	       5	  /* each row is predicted from the other four fifths */
-#define KEY_WIDTH      36
+#define KEY_WIDTH      72	  /* a longer key moves the figures of its row */
 #define GROWS	       0.01 /* part of the latency that the largest size must add, to show a rate */
 
 struct row {
@@ -225,11 +225,24 @@ static const char *share(double v)
 	return isfinite(v) ? term_percent(v) : "-";
 }
 
-static void print_text(const struct links *l, uint32_t at, const struct result *r)
+/* The longest key, up to the bound. */
+static int key_width(const struct links *l)
 {
-	printf("%-*s %8s %8s %8s %8s %8.4f\n", KEY_WIDTH,
-	       term_safe(l->keys.texts.text[at], KEY_WIDTH), term_count((double)l->group[at].rows),
-	       share(r->mape), share(r->held_out), share(r->plain), r->fit.r2);
+	size_t width = strlen(l->key_names), bytes;
+
+	for (uint32_t i = 0; i < l->keys.texts.count; i++) {
+		bytes = strlen(l->keys.texts.text[i]);
+		width = bytes > width ? bytes : width;
+	}
+	return width < KEY_WIDTH ? (int)width : KEY_WIDTH;
+}
+
+static void print_text(const struct links *l, uint32_t at, const struct result *r, int width)
+{
+	printf("%-*s %8s %8s %8s %8s %8.4f\n", width,
+	       term_safe(l->keys.texts.text[at], TERM_COLUMNS_MAX),
+	       term_count((double)l->group[at].rows), share(r->mape), share(r->held_out),
+	       share(r->plain), r->fit.r2);
 	for (uint32_t i = 0; i < r->fit.regimes; i++) {
 		const struct link_regime *g = &r->fit.regime[i];
 
@@ -268,6 +281,7 @@ static void print_summary(const struct links *l)
 static int run(struct links *l)
 {
 	struct result r;
+	int width = key_width(l);
 
 	l->scratch = malloc(sizeof(*l->scratch));
 	l->samples = malloc(sizeof(*l->samples));
@@ -277,14 +291,15 @@ static int run(struct links *l)
 		return EXIT_FAILED;
 	}
 	if (!l->json)
-		printf("%s%-*s %8s %8s %8s %8s %8s%s\n", term_style(TERM_BOLD), KEY_WIDTH, "key",
-		       "rows", "mape", "held out", "plain", "R2", term_style(TERM_PLAIN));
+		printf("%s%-*s %8s %8s %8s %8s %8s%s\n", term_style(TERM_BOLD), width,
+		       term_safe(l->key_names, TERM_COLUMNS_MAX), "rows", "mape", "held out",
+		       "plain", "R2", term_style(TERM_PLAIN));
 	for (uint32_t i = 0; i < l->keys.texts.count; i++) {
 		fit(l, &l->group[i], &r);
 		if (l->json)
 			print_json(l, i, &r);
 		else
-			print_text(l, i, &r);
+			print_text(l, i, &r, width);
 	}
 	print_summary(l);
 	return EXIT_OK;

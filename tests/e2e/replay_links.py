@@ -83,6 +83,11 @@ ok(avg["all_reduce,half,8"]["regimes"][-1]["rate_gb_s"] < 60 < 95 < low["all_red
    "avg counts the slow ones, min does not")
 code, out, err = run(text=text)
 ok(code == 0 and "all_reduce,half,8" in out and "GB/s" in out and "2 groups" in out and not err, "for people, too", out)
+of = ["0123456789abcdef0123456789abcdef,gpu-node-%d,gpu-node-1" % n for n in (2, 3)]
+code, out, err = run("--key", "communicator,from,to", text="communicator,from,to,message_bytes,latency_us\n" +
+                     "".join("%s,%d,10\n" % (k, 1 << e) for k in of for e in (10, 11)))
+ok(code == 0 and [x.split()[0] for x in out.splitlines() if x[:1].strip()][:3] == ["communicator,from,to", *of],
+   "which link each fit is of: the columns of the key as the heading, each key in full", out)
 
 # ---- the plain line is the one of another program ----
 x, y = [r[3] for r in slow], [r[4] for r in slow]
