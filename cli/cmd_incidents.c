@@ -34,7 +34,7 @@ int cmd_incidents_list(const struct options *o)
 			incident_text_row(stdout, in);
 		}
 		if (!shown)
-			puts("no incidents");
+			printf("no incidents%s\n", commands_of_seen(&c));
 		if (shown < count)
 			printf("%zu transient%s of a few slow steps not shown (--all)\n",
 			       count - shown, count - shown == 1 ? "" : "s");

@@ -139,8 +139,9 @@ static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
 }
 
 struct top {
-	const char *job; /* of --job, or NULL */
-	json_t **rows;	 /* borrowed elements */
+	const char *job;  /* of --job, or NULL */
+	const char *seen; /* if there are no ranks: commands_of_seen */
+	json_t **rows;	  /* borrowed elements */
 	size_t count, over, ranks;
 	double steps, flagged, lost;
 };
@@ -217,19 +218,26 @@ static void top_title(char *out, size_t room, const struct top *t)
 			 t->steps == 1 ? "step" : "steps", term_count(t->flagged),
 			 term_count(t->lost), t->lost == 1 ? "event" : "events");
 	else if (t->job)
-		snprintf(out, room, "no ranks of job %s (sysom top without --job shows all)",
-			 term_safe(t->job, 60));
+		snprintf(out, room, "no ranks of job %s%s (sysom top without --job shows all)",
+			 term_safe(t->job, 60), t->seen);
 	else if (t->over)
 		snprintf(out, room, "no ranks run; %zu job%s ended: sysom top --job NAME shows one",
 			 t->over, t->over == 1 ? "" : "s");
+	else if (*t->seen)
+		snprintf(out, room, "no ranks%s", t->seen);
 	else
 		snprintf(out, room, "no ranks: this aggregator has no data of any job");
 }
 
-static void print_top(const json_t *answer, const char *job)
+static const char *seen_of(const struct client *c, const json_t *answer)
+{
+	return json_array_size(json_object_get(answer, "ranks")) ? "" : commands_of_seen(c);
+}
+
+static void print_top(const struct client *c, const json_t *answer, const char *job)
 {
 	unsigned columns = term_columns();
-	struct top t = {.job = job};
+	struct top t = {.job = job, .seen = seen_of(c, answer)};
 	char line[512];
 
 	top_make(&t, answer, "", SORT_SUSPECT);
@@ -439,6 +447,7 @@ static int live(const struct options *o, const struct client *c)
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	bool go_on = true;
 	json_t *answer = NULL;
+	const char *seen = "";
 	uint64_t due_ns = 0;
 
 	if (!terminal) {
@@ -464,8 +473,11 @@ static int live(const struct options *o, const struct client *c)
 			if (commands_list(c, "ranks", NULL, o->job, LIMIT_FLEET_RANKS, &answer, &e))
 				snprintf(s.note, sizeof(s.note), "no aggregator: %s",
 					 term_safe(e.why, 150));
+			else
+				seen = seen_of(c, answer);
 			due_ns = clock_monotonic_ns() + REFRESH_MS * 1000000ull;
 		}
+		t.seen = seen;
 		top_make(&t, answer, s.filter, s.sort);
 		select_row(&s, &t, selected(&s, &t));
 		draw(&s, &t);
@@ -498,7 +510,7 @@ int cmd_top_main(const struct options *o)
 	if (o->json)
 		commands_print_json(j);
 	else
-		print_top(j, o->job);
+		print_top(&c, j, o->job);
 	r = json_array_size(json_object_get(j, "ranks")) ? EXIT_OK : EXIT_NOTHING;
 	json_decref(j);
 	return r;

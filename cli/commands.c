@@ -158,6 +158,19 @@ int commands_list(const struct client *c, const char *what, const char *state, c
 	return err;
 }
 
+const char *commands_of_seen(const struct client *c)
+{
+	struct client_error e;
+	json_t *status;
+	bool hides;
+
+	if (client_json(c, "GET", "/api/v1/status", &status, &e))
+		return "";
+	hides = json_is_false(json_object_get(status, "all_jobs"));
+	json_decref(status);
+	return hides ? " that you may see (other users' jobs are hidden)" : "";
+}
+
 /* Of those that `sysom incidents` lists without --all. */
 static int newest(const struct options *o, const struct client *c, char id[33])
 {
@@ -181,8 +194,8 @@ static int newest(const struct options *o, const struct client *c, char id[33])
 			"sysom: no incidents, only %zu transient%s (sysom incidents --all)\n",
 			transients, transients == 1 ? "" : "s");
 	else if (!*id)
-		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
-			o->job ? term_safe(o->job, 60) : "");
+		fprintf(stderr, "sysom: no incidents%s%s%s\n", o->job ? " of job " : "",
+			o->job ? term_safe(o->job, 60) : "", commands_of_seen(c));
 	json_decref(j);
 	return *id ? EXIT_OK : EXIT_NOTHING;
 }

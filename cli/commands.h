@@ -61,6 +61,9 @@ int commands_incident(const struct options *o, const struct client *c, const cha
  * is owned by the caller. state, job: of these only; NULL: of all. As client_json. */
 int commands_list(const struct client *c, const char *what, const char *state, const char *job,
 		  size_t most, json_t **out, struct client_error *e);
+/* What to add to "no incidents" and the like: " that you may see ..." if the aggregator hides other users'
+ * jobs; else "". */
+const char *commands_of_seen(const struct client *c);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 int commands_complain(const char *what, const struct client_error *e);
 /* A state of a rank: a word or, from an older peer, a number. */

@@ -55,6 +55,7 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 		      (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
 		      (json_int_t)c.quota_windows, "quota_incidents",
 		      (json_int_t)c.quota_incidents);
+	json_object_set_new(j, "all_jobs", json_boolean(api->user->all));
 	if (api->user->all) {
 		json_object_set_new(j, "largest_job", json_text(c.largest_job));
 		json_object_set_new(j, "largest_job_bytes",

@@ -108,6 +108,14 @@ run show 1234abcd; is "show lists spikes in other functions" eval 'has "spikes  
 run incidents; is "so does incidents" eval 'has "spikes in pad (engine.py:37)"'
 run show last --job mild --json; is "show last passes transients over, as incidents does" eval '[ $status = 0 ] && json "j[\"id\"]==\"1234abcd\""'
 run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents, only 1 transient (sysom incidents --all)" "$T/err"'
+run incidents --job nobody; is "no incidents are no incidents" eval '[ $status = 1 ] && grep -qx "no incidents" "$T/out"'
+cat >"$T/answers.json" <<'EOF'
+{"/api/v1/status": {"all_jobs": false}, "/api/v1/ranks": {"ranks": []}}
+EOF
+run incidents --job nobody; is "... unless the aggregator hides other users' jobs: then it says so" eval '[ $status = 1 ] && grep -qx "no incidents that you may see (other users. jobs are hidden)" "$T/out"'
+run show last --job nobody; is "so does show" eval '[ $status = 1 ] && grep -qx "sysom: no incidents of job nobody that you may see (other users. jobs are hidden)" "$T/err"'
+run top; is "and top" eval '[ $status = 1 ] && grep -qx "no ranks that you may see (other users. jobs are hidden)" "$T/out"'
+rm "$T/answers.json"
 run top --job nope; is "top says that the job has no ranks" eval '[ $status = 1 ] && has "no ranks of job nope"'
 run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]
 run show 1234abcd --json; is "show --json is the incident" json 'j["id"]=="1234abcd" and len(j["windows"])>=1'

@@ -233,6 +233,7 @@ quota() { answer "$1" /api/v1/status '[.quota_windows, .quota_incidents] | join(
 ok "nothing was removed" is "$(quota $READ)" "0 0"
 ok "who sees all sees the largest job" is "$(answer $READ /api/v1/status .largest_job | sed 's/@.*//')" train
 ok "ann does not" is "$(answer $ANN /api/v1/status .largest_job)" null
+ok "the status says who sees all jobs, and who only their own" is "$(answer $READ /api/v1/status .all_jobs) $(answer $ANN /api/v1/status .all_jobs)" "true false"
 ok "the log has the node's change" stack_wait 5 logged "audit.*token nodes"
 ok "and no token" eval "! grep -q 'token-0123' '$WORK/aggregator.log'"
 
