@@ -23,13 +23,14 @@ static void put_times(const json_t *job, const char *objective)
 	       commands_ms(jsonget_number(o, "p99_ms")), term_count(jsonget_number(o, "violated")));
 }
 
-static void print_jobs(const json_t *jobs)
+static void print_jobs(const struct client *c, const json_t *jobs)
 {
 	const json_t *job;
 	size_t i;
 
 	if (!json_array_size(jobs)) {
-		puts("no requests: no job has spans that name them (docs/requests.md)");
+		printf("no requests: no job%s has spans that name them (docs/requests.md)\n",
+		       commands_of_seen(c));
 		return;
 	}
 	printf("%s%-20s %8s %8s %8s %9s %9s %9s %8s %9s %9s %8s%s\n", term_style(TERM_BOLD), "job",
@@ -161,7 +162,7 @@ static json_t *ask(const struct client *c, const char *job, struct client_error 
 	return j;
 }
 
-static void print_answer(const struct options *o, const json_t *j)
+static void print_answer(const struct options *o, const struct client *c, const json_t *j)
 {
 	const json_t *jobs = json_object_get(j, "requests");
 
@@ -169,7 +170,7 @@ static void print_answer(const struct options *o, const json_t *j)
 		commands_print_json(j);
 		return;
 	}
-	print_jobs(jobs);
+	print_jobs(c, jobs);
 	print_violations(json_object_get(json_array_get(jobs, 0), "violations"));
 }
 
@@ -180,7 +181,7 @@ static int live(const struct options *o, const struct client *c, const char *job
 
 	while ((j = ask(c, job, &e))) {
 		fputs("\033[H\033[J", stdout);
-		print_answer(o, j);
+		print_answer(o, c, j);
 		fflush(stdout);
 		json_decref(j);
 		sleep(REFRESH_S);
@@ -371,7 +372,7 @@ int cmd_requests_main(const struct options *o)
 		json_decref(j);
 		return live(o, &c, job);
 	}
-	print_answer(o, j);
+	print_answer(o, &c, j);
 	json_decref(j);
 	return known ? EXIT_OK : EXIT_NOTHING;
 }

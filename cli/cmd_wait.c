@@ -169,8 +169,8 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	return found;
 }
 
-static int finish(const struct options *o, const struct progress *p, json_t *in, double waited_s,
-		  const struct client_error *e)
+static int finish(const struct options *o, const struct client *c, const struct progress *p,
+		  json_t *in, double waited_s, const struct client_error *e)
 {
 	bool closed = in && strcmp(jsonget_text(in, "state"), "closed") == 0;
 
@@ -179,7 +179,8 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 	if (!in && *e->why)
 		return commands_complain("wait-incident", e);
 	if (!in) {
-		fprintf(stderr, "sysom wait-incident: none within %s\n", term_span(waited_s));
+		fprintf(stderr, "sysom wait-incident: none%s within %s\n", commands_of_seen(c),
+			term_span(waited_s));
 		return EXIT_NOTHING;
 	}
 	fprintf(stderr, "incident %s, %s, after %s: %s\n", term_safe(jsonget_text(in, "id"), 32),
@@ -262,5 +263,5 @@ int cmd_wait_main(const struct options *o)
 	if (!in)
 		in = find(&c, o->job, "open", but, open_id, &e);
 	free(old.ids);
-	return finish(o, &p, in, waited, &e);
+	return finish(o, &c, &p, in, waited, &e);
 }

@@ -110,11 +110,13 @@ run show last --job mild --json; is "show last passes transients over, as incide
 run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents, only 1 transient (sysom incidents --all)" "$T/err"'
 run incidents --job nobody; is "no incidents are no incidents" eval '[ $status = 1 ] && grep -qx "no incidents" "$T/out"'
 cat >"$T/answers.json" <<'EOF'
-{"/api/v1/status": {"all_jobs": false}, "/api/v1/ranks": {"ranks": []}}
+{"/api/v1/status": {"all_jobs": false}, "/api/v1/ranks": {"ranks": []}, "/api/v1/requests": {"requests": []}}
 EOF
 run incidents --job nobody; is "... unless the aggregator hides other users' jobs: then it says so" eval '[ $status = 1 ] && grep -qx "no incidents that you may see (other users. jobs are hidden)" "$T/out"'
 run show last --job nobody; is "so does show" eval '[ $status = 1 ] && grep -qx "sysom: no incidents of job nobody that you may see (other users. jobs are hidden)" "$T/err"'
-run top; is "and top" eval '[ $status = 1 ] && grep -qx "no ranks that you may see (other users. jobs are hidden)" "$T/out"'
+run top; is "top" eval '[ $status = 1 ] && grep -qx "no ranks that you may see (other users. jobs are hidden)" "$T/out"'
+run requests --once; is "requests" has "no requests: no job that you may see (other users' jobs are hidden) has spans"
+run wait-incident --job nobody --timeout 0.2; is "and wait-incident" eval '[ $status = 1 ] && grep -q "none that you may see (other users. jobs are hidden) within" "$T/err"'
 rm "$T/answers.json"
 run top --job nope; is "top says that the job has no ranks" eval '[ $status = 1 ] && has "no ranks of job nope"'
 run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]
