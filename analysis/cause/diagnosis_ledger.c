@@ -111,15 +111,30 @@ static bool is_of_function(const struct ledger_row *r, const char *function)
 	return end && length >= end && !strcmp(r->name + length - end, function);
 }
 
-/* The pattern that a row belongs to. System calls between a function's waits for storage are part
- * of its I/O. */
+/* The pattern that a row belongs to. System calls between a function's waits for storage are part of
+ * its I/O, if the waits matter beside them: to open a cached file is work. A wait whose stack was
+ * not seen may be any function's. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
 {
+	const struct ledger_row *longest = NULL;
+	double waits_ns = 0;
+	bool is_known = false;
+
 	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
 	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
-		for (uint32_t i = 0; i < count; i++)
-			if (waits_for_storage(&rows[i]) && is_of_function(r, rows[i].name))
-				return pattern_of(&rows[i]);
+		for (uint32_t i = 0; i < count; i++) {
+			const struct ledger_row *wait = &rows[i];
+			bool is_its_own = is_of_function(r, wait->name);
+
+			if (!waits_for_storage(wait) || (*wait->name && !is_its_own))
+				continue;
+			is_known |= is_its_own;
+			waits_ns += wait->excess_ns;
+			if (!longest || wait->excess_ns > longest->excess_ns)
+				longest = wait;
+		}
+	if (is_known && waits_ns >= thresholds.part.matters * r->excess_ns)
+		return pattern_of(longest);
 	return group_of(pattern_of(r));
 }
 

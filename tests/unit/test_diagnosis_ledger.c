@@ -640,6 +640,26 @@ static void system_calls_between_waits_for_storage_are_io(void **unused)
 	}
 }
 
+/* Opening cached files is work, even if one of a thousand waits for the disk. And a function that
+ * wrote a little before it read much waits for its reads, though the stacks of these were not seen. */
+static void the_longest_wait_decides_what_its_system_calls_are(void **unused)
+{
+	for (int reads = 0; reads < 2; reads++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_BLOCKED, reads ? LEDGER_FILE_SYNC : LEDGER_FILE_READ,
+		     "scan (train.py)", 0, 1, 0, 1);
+		both(&w, LEDGER_BLOCKED, LEDGER_FILE_READ, "", 0, reads ? 5 : 0, 0, 4);
+		both(&w, LEDGER_KERNEL_CODE, LEDGER_FILE_SYSTEM, "scan (train.py)", 0, 12, 0, 0);
+		both(&w, LEDGER_KERNEL_CODE, LEDGER_SYSCALL, "openat() of scan (train.py)", 0, 7, 0,
+		     0);
+		judge(&w);
+		assert_int_equal(out.cause, reads ? CAUSE_STORAGE_DISK : CAUSE_CPU_PYTHON);
+		end(&w);
+	}
+}
+
 /* Functions that call each other are one account of the rank's code together. */
 static void what_a_function_hands_to_another_is_no_excess(void **unused)
 {
@@ -1026,6 +1046,7 @@ int main(void)
 	    cmocka_unit_test(less_seen_is_never_surer),
 	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
 	    cmocka_unit_test(system_calls_between_waits_for_storage_are_io),
+	    cmocka_unit_test(the_longest_wait_decides_what_its_system_calls_are),
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(who_ended_a_wait_for_others_is_named),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
