@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "analysis/cause/diagnosis.h"
 #include "base/check.h"
 #include "base/embed.h"
 #include "base/text/jsonget.h"
@@ -126,68 +127,6 @@ static void put_number(FILE *to, const json_t *signal, const char *key)
 	escape_cell(to, json_is_number(json_object_get(signal, key)) ? text : "not known");
 }
 
-#define DISK(kind)                                                                                 \
-	kind ":file-read " kind ":file-write " kind ":file-sync " kind ":file-system " kind        \
-	     ":network-file " kind ":storage " kind ":disk-limit " kind ":file-fault " kind        \
-	     ":swap "
-
-/* The accounts that each signal can lengthen, as ACCOUNT or ACCOUNT:WHAT. */
-static const struct {
-	const char *signal, *subject; /* prefixes */
-	const char *accounts;
-} lengthens[] = {
-    {"run_wait", "", "runnable"},
-    {"cpu_hog", "", "runnable"},
-    {"pressure", "cpu", "runnable"},
-    {"cpu_throttled", "", "runnable stopped"},
-    {"softirq_", "", "stolen runnable"},
-    {"irq_", "", "stolen runnable"},
-    {"cpu_steal", "", "stolen runnable running kernel"},
-    {"migrations", "", "running"},
-    {"node_migrations", "", "running"},
-    {"numa_moves", "", "running blocked:numa kernel:numa"},
-    {"pages_migrated", "", "running blocked:numa kernel:numa"},
-    {"page_faults", "", "running blocked:page-fault kernel:page-fault"},
-    {"first_touch", "", "running stolen:first-touch kernel:page-fault"},
-    {"lock_", "", "blocked:kernel-lock kernel:kernel-lock"},
-    {"file_lock", "", "blocked:file-lock"},
-    {"pressure", "memory",
-     "blocked:reclaim blocked:memory-limit kernel:reclaim kernel:memory-limit "
-     "blocked:swap kernel:swap"},
-    {"refaults", "", DISK("blocked") DISK("kernel")},
-    {"major_faults", "", DISK("blocked") DISK("kernel")},
-    {"io_", "", DISK("blocked") DISK("kernel")},
-    {"pressure", "io", DISK("blocked") DISK("kernel")},
-    {"disk_", "", DISK("blocked") DISK("kernel")},
-    {"tcp_", "", "blocked:socket blocked:socket-send blocked:host-collective collective"},
-    {"gpu_", "", "compute copy collective"},
-};
-
-static const char *accounts_of(const json_t *signal)
-{
-	const char *name = jsonget_text(signal, "name"), *subject = jsonget_text(signal, "subject");
-
-	for (size_t i = 0; i < ARRAY_LEN(lengthens); i++)
-		if (!strncmp(name, lengthens[i].signal, strlen(lengthens[i].signal)) &&
-		    !strncmp(subject, lengthens[i].subject, strlen(lengthens[i].subject)))
-			return lengthens[i].accounts;
-	return NULL;
-}
-
-static bool is_listed(const char *list, const json_t *row)
-{
-	char with[80];
-
-	snprintf(with, sizeof(with), "%s:%s", jsonget_text(row, "account"),
-		 jsonget_text(row, "what"));
-	for (size_t n; *list; list += n + !!list[n]) {
-		n = strcspn(list, " ");
-		if (n && !strncmp(list, with, n) && (with[n] == ':' || !with[n]))
-			return true;
-	}
-	return false;
-}
-
 /* The ledger of the first verdict that blames this rank first, or blames no rank. NULL: none. */
 static const json_t *ledger_of(const json_t *in, int64_t rank)
 {
@@ -208,18 +147,21 @@ static const json_t *ledger_of(const json_t *in, int64_t rank)
 static void put_weight(FILE *to, const json_t *in, const json_t *signal)
 {
 	const json_t *l = ledger_of(in, jsonget_integer(signal, "rank")), *row;
-	const char *accounts = accounts_of(signal);
+	uint64_t causes =
+	    diagnosis_signal_causes(jsonget_text(signal, "name"), jsonget_text(signal, "subject"));
 	double whole = jsonget_number(l, "excess_ms"), sum = 0;
 	size_t i;
 
-	if (!l || !accounts) {
+	if (!l || !causes) {
 		fputs("<br><span class=\"dim\">Not compared: no account of the ledger belongs to "
 		      "it.</span>",
 		      to);
 		return;
 	}
 	json_array_foreach (json_object_get(l, "rows"), i, row)
-		if (is_listed(accounts, row) && jsonget_number(row, "excess_ms") > 0)
+		if (jsonget_number(row, "excess_ms") > 0 &&
+		    diagnosis_causes_lengthen(causes, jsonget_text(row, "account"),
+					      jsonget_text(row, "what")))
 			sum += jsonget_number(row, "excess_ms");
 	if (sum > 0 && whole > 0)
 		fprintf(to,

@@ -117,6 +117,12 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
  * least one. */
 uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows);
 
+/* The causes that a signal of this name and subject is evidence of, a bit each; 0: of none. */
+uint64_t diagnosis_signal_causes(const char *name, const char *subject);
+/* Whether one of these causes can lengthen the account (ledger_kind_name, ledger_what_id), as
+ * accounts.def has it. */
+bool diagnosis_causes_lengthen(uint64_t causes, const char *account, const char *what);
+
 /* A kernel's name without what differs between its variants: template arguments, parameters, and
  * digits in plain names such as cuBLAS's. Returns out. */
 const char *diagnosis_kernel_base(const char *name, char *out, size_t out_bytes);

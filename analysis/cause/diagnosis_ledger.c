@@ -97,6 +97,21 @@ static uint32_t group_of(uint32_t pattern)
 	return pattern;
 }
 
+bool diagnosis_causes_lengthen(uint64_t causes, const char *account, const char *what)
+{
+	struct ledger_row r = {.kind = 0, .what = 0};
+	const struct pattern *p;
+
+	while (r.kind < LEDGER_KINDS && strcmp(ledger_kind_name(r.kind), account))
+		r.kind++;
+	while (r.what < LEDGER_WHATS && strcmp(ledger_what_id(r.what), what))
+		r.what++;
+	if (r.kind == LEDGER_KINDS || r.what == LEDGER_WHATS)
+		return false; /* of a later version */
+	p = &patterns[group_of(pattern_of(&r))];
+	return causes & (p->explained_by | 1ull << p->cause);
+}
+
 static bool waits_for_storage(const struct ledger_row *r)
 {
 	return r->kind == LEDGER_BLOCKED && r->excess_ns > 0 && r->what >= LEDGER_FILE_READ &&

@@ -19,6 +19,66 @@
 #define MOVE_NS		5e4
 #define THREADS_MAX	32u
 
+/* A signal without a kind: of nodes with counters of the memory controllers. */
+#define MEMORY_BANDWIDTH "memory_bandwidth"
+
+#define BIT(c) (1ull << CAUSE_##c)
+/* What each kind is evidence of: the causes to which the functions below put() it, those of GPU
+ * telemetry, and those whose accounts it lengthens while another signal leads to them. */
+static const uint64_t causes[OS_SIGNAL_KINDS] = {
+    [OS_SIGNAL_SOFTIRQ_STOLEN] = BIT(OS_SOFTIRQ),
+    [OS_SIGNAL_SOFTIRQ_CPU] = BIT(OS_SOFTIRQ),
+    [OS_SIGNAL_IRQ_STOLEN] = BIT(OS_IRQ),
+    [OS_SIGNAL_IRQ_LINE] = BIT(OS_IRQ),
+    [OS_SIGNAL_RUN_WAIT] = BIT(OS_RUN_QUEUE) | BIT(OS_SOFTIRQ),
+    [OS_SIGNAL_RUN_WAIT_THREAD] = BIT(OS_RUN_QUEUE) | BIT(OS_SOFTIRQ),
+    [OS_SIGNAL_CPU_HOG] = BIT(OS_RUN_QUEUE),
+    [OS_SIGNAL_NODE_MIGRATIONS] = BIT(OS_NUMA),
+    [OS_SIGNAL_NUMA_MOVES] = BIT(OS_NUMA),
+    [OS_SIGNAL_PAGES_MIGRATED] = BIT(OS_NUMA),
+    [OS_SIGNAL_FAULTS] = BIT(OS_FAULTS),
+    [OS_SIGNAL_FAULTS_MAJOR] = BIT(OS_FAULTS),
+    [OS_SIGNAL_FIRST_TOUCH] = BIT(OS_FAULTS),
+    [OS_SIGNAL_IO_WAIT] = BIT(STORAGE_DISK) | BIT(STORAGE_LIMIT),
+    [OS_SIGNAL_IO_WAIT_THREAD] = BIT(STORAGE_DISK) | BIT(STORAGE_LIMIT),
+    [OS_SIGNAL_IO_LATENCY] = BIT(STORAGE_DISK),
+    [OS_SIGNAL_DISK_LATENCY] = BIT(STORAGE_DISK),
+    [OS_SIGNAL_IO_LIMIT] = BIT(STORAGE_LIMIT),
+    [OS_SIGNAL_RETRANSMITS] = BIT(NET_RETRANSMITS),
+    [OS_SIGNAL_RETRANSMIT_WAIT] = BIT(NET_RETRANSMITS),
+    [OS_SIGNAL_RETRANSMITS_OTHER] = BIT(NET_RETRANSMITS),
+    [OS_SIGNAL_LINK_TIME] = BIT(NET_LINK),
+    [OS_SIGNAL_LINK_WAIT] = BIT(NET_LINK),
+    [OS_SIGNAL_LOCK_WAIT] = BIT(OS_LOCK),
+    [OS_SIGNAL_LOCK_PLACE] = BIT(OS_LOCK),
+    [OS_SIGNAL_FILE_LOCK] = BIT(CPU_LOCK),
+    [OS_SIGNAL_THROTTLED] = BIT(OS_CPU_LIMIT),
+    [OS_SIGNAL_STEAL] = BIT(OS_STEAL),
+    [OS_SIGNAL_REFAULTS] = BIT(OS_MEMORY),
+    [OS_SIGNAL_GPU_SM_CLOCK] = BIT(GPU_CLOCKS),
+    [OS_SIGNAL_GPU_MEM_CLOCK] = BIT(GPU_CLOCKS),
+    [OS_SIGNAL_GPU_THROTTLE] = BIT(GPU_CLOCKS) | BIT(GPU_THERMAL) | BIT(GPU_POWER),
+    [OS_SIGNAL_GPU_TEMPERATURE] = BIT(GPU_THERMAL),
+    [OS_SIGNAL_GPU_POWER] = BIT(GPU_POWER),
+    [OS_SIGNAL_GPU_ECC] = BIT(GPU_ECC),
+    [OS_SIGNAL_GPU_ECC_UNCORRECTED] = BIT(GPU_ECC),
+    [OS_SIGNAL_GPU_PCIE_REPLAYS] = BIT(GPU_COPY),
+    [OS_SIGNAL_GPU_PCIE_LINK] = BIT(GPU_COPY),
+};
+
+uint64_t diagnosis_signal_causes(const char *name, const char *subject)
+{
+	enum os_signal_kind kind = os_signal_find(name);
+
+	if (kind == OS_SIGNAL_PRESSURE) /* of the resource that its subject begins with */
+		return !strncmp(subject, "cpu", 3)	? BIT(OS_RUN_QUEUE)
+		       : !strncmp(subject, "memory", 6) ? BIT(OS_MEMORY)
+							: BIT(STORAGE_DISK);
+	if (kind == OS_SIGNAL_KINDS)
+		return strcmp(name, MEMORY_BANDWIDTH) ? 0 : BIT(OS_MEMORY_BANDWIDTH);
+	return causes[kind];
+}
+
 static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 {
 	return !strcmp(s->name, os_signal_info(kind)->name);
@@ -416,7 +476,7 @@ static void memory_bandwidth(struct diagnosis_view *v)
 {
 	const struct os_signal *s = NULL;
 
-	while ((s = diagnosis_raised(v, "memory_bandwidth", s)))
+	while ((s = diagnosis_raised(v, MEMORY_BANDWIDTH, s)))
 		put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
 }
 

@@ -367,6 +367,50 @@ static void a_signal_explains_the_account_that_it_lengthens(void **unused)
 		}
 }
 
+static enum finding_cause cause_with(enum ledger_kind account, enum ledger_what what,
+				     enum os_signal_kind kind, const char *subject)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, account, what, "f", 0, 20, 0, 1);
+	if (kind != OS_SIGNAL_KINDS)
+		signal_add(&w, kind, subject, 900, 0);
+	judge(&w);
+	end(&w);
+	return out.cause;
+}
+
+/* Reports say of each signal which accounts it lengthens. Of every signal and every account. */
+static void a_signal_that_changes_the_cause_lengthens_the_account(void **unused)
+{
+	static const struct {
+		enum ledger_kind account;
+		enum ledger_what what;
+	} of[] = {
+#define ACCOUNT(kind, first, last, cause, by, one, many, joint) {LEDGER_##kind, LEDGER_##first},
+#include "analysis/cause/accounts.def"
+#undef ACCOUNT
+	};
+	uint64_t changed = 0; /* kinds of signals that changed a cause */
+
+	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++)
+		for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+			const char *subject = k == OS_SIGNAL_PRESSURE ? "memory" : "main";
+			uint64_t causes = diagnosis_signal_causes(os_signal_info(k)->name, subject);
+
+			if (cause_with(of[i].account, of[i].what, k, subject) ==
+			    cause_with(of[i].account, of[i].what, OS_SIGNAL_KINDS, ""))
+				continue;
+			changed |= 1ull << k;
+			if (!diagnosis_causes_lengthen(causes, ledger_kind_name(of[i].account),
+						       ledger_what_id(of[i].what)))
+				fail_msg("%s, account %zu: %s", os_signal_info(k)->name, i,
+					 finding_cause_id(out.cause));
+		}
+	assert_true(__builtin_popcountll(changed) >= 15);
+}
+
 /* Of 20 ms a signal of 50 ms/s explains 6: the account keeps 14. */
 static void a_signal_explains_no_more_than_its_own_time(void **unused)
 {
@@ -1033,6 +1077,7 @@ int main(void)
 	    cmocka_unit_test(every_account_has_both_numbers),
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
+	    cmocka_unit_test(a_signal_that_changes_the_cause_lengthens_the_account),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(one_long_step_is_a_transient_among_slow_steps),
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
