@@ -42,8 +42,8 @@ void senders_close(struct senders *s); /* NULL is a no-op; no connection may be 
 /* 0, -ENOMEM. */
 int senders_add(struct senders *s, struct sender_connection *c, struct peer_key key);
 void senders_remove(struct senders *s, struct sender_connection *c);
-/* The connection's sender is another one than it seemed. Not while it waits. 0, -ENOMEM: it stays
- * where it is. */
+/* The connection turned out to be of another sender: moves it there. Must not be called while it
+ * waits. 0, -ENOMEM: it stays where it is. */
 int senders_move(struct senders *s, struct sender_connection *c, struct peer_key key);
 /* The connection was used: it becomes the youngest of its sender. */
 void senders_touch(struct sender_connection *c);

@@ -13,8 +13,8 @@
  * /tmp/sysom-UID that has such a socket (the last one only if nobody else may write to it); else the path
  * that a sysomd of this user would use. file: "control.sock" or "sysomd.sock". */
 void paths_socket(char out[PATHS_BYTES], const char *variable, const char *file);
-/* Connects to sysomd's attach socket, as a traced process does. 0; -EAGAIN: sysomd is busy; else -errno
- * with what to do about it (static). */
+/* Connects to sysomd's attach socket, as a traced process does, and closes the connection. 0, -EAGAIN
+ * (sysomd is busy) or -errno. *remedy: what to do about an error (static). */
 int paths_attach(const char *path, const char **remedy);
 /* Absolute path of a readable file, given relative to this program's directory. false: not found, with
  * the path that was tried in out. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A reference counts as far as it shows the fault. A rank's own past shows what changed; its peers
- * show what was always so; steps that were as slow themselves show nothing. */
+ * A reference counts only if it shows the fault. A rank's own past shows what changed. Its peers show
+ * what was always so. Steps that were as slow themselves show nothing. */
 #include "aggregator/incident/incident_ledgers.h"
 
 #include <math.h>
@@ -313,7 +313,8 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 	return n;
 }
 
-/* Adds up the kinds that have such a reference: its steps in proportion to the slow ones. */
+/* Adds up the kinds that have this reference (own or peers). Each kind has the same share of the
+ * reference's steps as of the slow ones. */
 static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, struct ledger *slow,
 		   struct ledger *usual)
 {

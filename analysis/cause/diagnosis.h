@@ -117,10 +117,10 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
  * least one. */
 uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows);
 
-/* The causes that a signal of this name and subject is evidence of, a bit each; 0: of none. */
+/* The causes for which a signal of this name and subject is evidence, one bit each; 0: none. */
 uint64_t diagnosis_signal_causes(const char *name, const char *subject);
-/* Whether one of these causes can lengthen the account (ledger_kind_name, ledger_what_id), as
- * accounts.def has it. */
+/* Whether accounts.def says that one of these causes can lengthen the account (ledger_kind_name,
+ * ledger_what_id). */
 bool diagnosis_causes_lengthen(uint64_t causes, const char *account, const char *what);
 
 /* A kernel's name without what differs between its variants: template arguments, parameters, and

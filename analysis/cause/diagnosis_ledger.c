@@ -127,8 +127,8 @@ static bool is_of_function(const struct ledger_row *r, const char *function)
 }
 
 /* The pattern that a row belongs to. System calls between a function's waits for storage are part of
- * its I/O, if the waits matter beside them: to open a cached file is work. A wait whose stack was
- * not seen may be any function's. */
+ * its I/O, if the waits are long enough beside them. If not, the calls are work: opening cached files
+ * is. A wait whose stack was not seen may belong to any function. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
 {
 	const struct ledger_row *longest = NULL;

@@ -19,12 +19,12 @@
 #define MOVE_NS		5e4
 #define THREADS_MAX	32u
 
-/* A signal without a kind: of nodes with counters of the memory controllers. */
+/* This signal has no kind. Nodes with counters of the memory controllers send it. */
 #define MEMORY_BANDWIDTH "memory_bandwidth"
 
 #define BIT(c) (1ull << CAUSE_##c)
-/* What each kind is evidence of: the causes to which the functions below put() it, those of GPU
- * telemetry, and those whose accounts it lengthens while another signal leads to them. */
+/* The causes for which each kind of signal is evidence: those for which the functions below put() it,
+ * those of GPU telemetry, and those whose accounts it lengthens although another signal names them. */
 static const uint64_t causes[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_SOFTIRQ_STOLEN] = BIT(OS_SOFTIRQ),
     [OS_SIGNAL_SOFTIRQ_CPU] = BIT(OS_SOFTIRQ),

@@ -219,7 +219,8 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.expected_self_ns = self.expected_ns;
 	v.excess = lat.excess;
 	v.self_excess = self.excess;
-	/* Self time that the latency does not show was hidden: no rank waited for it. */
+	/* If the latency does not show the excess self time, this rank waited less for others
+	 * instead, and no rank waited for it. */
 	shown =
 	    lat.state != ROOFLINE_READY ||
 	    lat.excess * lat.expected_ns >= thresholds.part.most * self.excess * self.expected_ns;

@@ -43,7 +43,7 @@ struct roofline {
 	double few, reach_out, reach_instant; /* computed from the last fit */
 	/* also from the last fit: what a run must exceed; INFINITY: too few steps to tell */
 	double run_largest;
-	double recurs, recurs_least; /* the same of a sum: see recurs_next() */
+	double recurs, recurs_least; /* the sum of recurs_next(), and what it must exceed */
 	float run[SUSTAIN_STEPS];    /* ring: excess of the latest steps */
 	uint32_t run_count;
 	uint64_t random;
@@ -175,9 +175,9 @@ static double threshold_of(const struct roofline *m, const struct roofline_fit_g
 	return fmax(fmin(base + m->reach_out, tail_cap(m, g)), base + g->second);
 }
 
-/* Evidence that steps are out more often than healthy ones: the logarithm of how much more likely
- * the latest steps are if three in ten are out, never below 0. Page 1954, Continuous Inspection
- * Schemes, Biometrika 41. */
+/* A CUSUM that shows whether steps are out more often than healthy ones: the log-likelihood ratio of
+ * the share `shows` of steps being out against the share `out_rate`. It has an upper bound, so that it
+ * falls soon after a fault. Page 1954, Continuous Inspection Schemes, Biometrika 41. */
 static double recurs_next(double sum, bool out)
 {
 	double healthy = thresholds.fit.out_rate, faulty = thresholds.part.shows;
@@ -186,8 +186,8 @@ static double recurs_next(double sum, bool out)
 	return fmin(fmax(sum + ratio, 0), -3 * log(thresholds.fit.instant_rate));
 }
 
-/* What learning steps show of slow runs and of steps that are out; they are healthy, on a host that
- * may be busy for a while. Suspects are not: they would hide themselves. */
+/* Sets run_largest and recurs_least from the learning steps, which are healthy, on a host that may be
+ * busy for a while. Suspects are left out: they would raise the limits that must reveal them. */
 static void learn_runs(struct roofline *m)
 {
 	float run[SUSTAIN_STEPS];
@@ -424,7 +424,7 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 		m->next_fit = RECENT;
 }
 
-/* known: the model has learned this work; else its steps may be out because it has not. */
+/* known: the model has learned this work. Else a step may be out only because it has not. */
 static void persist(struct roofline *m, struct roofline_verdict *v, bool known, bool stays,
 		    bool instant)
 {
@@ -452,7 +452,7 @@ static bool seen_once(const struct roofline *m, const struct roofline_fit_guess 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }
 
-/* Of a step with work that was never seen: the excess above all that this work may explain. */
+/* The excess over the longest time that the work may take; work that was never seen has a bound. */
 static double sure_excess(const struct roofline_verdict *v, const struct roofline_fit_guess *g)
 {
 	return g->reach > 1 ? fmax((1 + v->excess) / g->reach - 1, 0) : v->excess;

@@ -27,10 +27,10 @@ struct roofline_verdict {
 	double excess;	    /* latency / expected - 1 */
 	double threshold;   /* excess from which a step is out */
 	bool out;	    /* this step alone lies beyond the threshold */
-	bool persists;	    /* out, and so are many of the latest steps */
+	bool persists;	    /* out, as were enough of the steps before */
 	bool flagged;	    /* persists, or far enough out */
 	bool drift;	    /* the drift alarm is raised */
-	bool novel;	    /* work outside of what was learned: the threshold is higher */
+	bool novel;	    /* work outside the learned range: the threshold is higher */
 };
 
 struct roofline; /* one model; opaque */

@@ -901,8 +901,9 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 	f->ready = true;
 }
 
-/* Outside the learned work the line and the curves may be wrong. But less work does not take longer
- * than the least that was learned, and the time grows at most with the square of the work. */
+/* The `reach` of a guess. Outside the learned work the line and the curves may be wrong. But less work
+ * takes no longer than the least work that was learned, and the time grows at most with the square of
+ * the work. */
 static double reach_of(const struct roofline_fit *f, const float *work, double expected_ns)
 {
 	float edge[ROOFLINE_WORK_MAX] = {0};

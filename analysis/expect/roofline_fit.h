@@ -80,7 +80,7 @@ struct roofline_fit_guess {
 	double second; /* excess that some healthy steps of this level have */
 	double once;   /* excess that this level has shown once, for whatever reason; 0: none */
 	double mad;    /* relative, of one step about expected_ns */
-	double reach;  /* factor by which the time may exceed expected_ns as the work was never
+	double reach;  /* how many times expected_ns the step may take because its work was never
 			* seen; 1 inside the learned work */
 	bool sparse;   /* a level seen once at most, or few learning steps nearby */
 };

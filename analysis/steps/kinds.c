@@ -388,11 +388,12 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	return p;
 }
 
-/* The kind that is due at this step; NULL: none. Its occurrences add at most twice as much to its part
- * as this one, so that a small delay near its place is no occurrence. What the step adds to other
- * parts is no matter: the ranks wait for the one whose checkpoint takes longest. Kinds that add a
- * similar time come first, of these the one with the most occurrences: two unrelated slow steps may
- * look like a kind, and one kind like others of twice or thrice its distance. */
+/* The kind that is due at this step; NULL: none. The step must add at least half of what the kind adds
+ * to its part, so that a small delay is no occurrence. What the step adds to other parts does not
+ * matter: the ranks wait for the one whose checkpoint takes longest. If several kinds are due, those
+ * that add a similar time come first, and of these the one with the most occurrences. Two unrelated
+ * slow steps may look like a kind, and a kind may look like others of two or three times its
+ * distance. */
 static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	struct place *best = NULL;
@@ -416,7 +417,8 @@ static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_
 	return best;
 }
 
-/* Handles due occurrences that did not come. A place whose steps were not judged decides nothing. */
+/* Handles due occurrences that did not come. One whose steps were not judged does not count as
+ * missed. */
 static void pass_places(struct kinds *k, uint64_t step)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {

@@ -11,7 +11,7 @@
 #include "model/thresholds.h"
 #include "node/requests/request_table_private.h"
 
-/* How long an id that ended cannot come again: a late update of it is no new request. */
+/* An id that comes so soon after its end is a late update, not a new request. */
 #define REUSE_NS 10000000000ull
 /* Requests after which older ones count half. */
 #define USUAL_REQUESTS 128
@@ -516,7 +516,7 @@ const char *request_table_job(const struct request_table *t, const struct reques
 	return t->job[r->job].name;
 }
 
-/* The longest wait: requests arrive in order, and an update moves a request back. */
+/* The longest wait. Requests arrive in order, and an update moves a request to the end. */
 static uint64_t oldest_wait(const struct request_table *t, const struct request_job_state *j,
 			    uint64_t now_ns)
 {

@@ -20,8 +20,8 @@
  * has one token.
  *
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
- * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests, from the job with most the one without
- * an update for longest goes first; REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
+ * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; then the job with most loses the one without
+ * an update for longest. REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,7 +38,7 @@ struct request_config {
 	uint64_t ttft_ns, tpot_ns; /* the objectives */
 	/* time until the records of other processes have arrived, before a request is judged */
 	uint64_t settle_ns;
-	uint64_t silent_ns; /* an open request without an update for so long never ends */
+	uint64_t silent_ns; /* an open request without an update for so long is lost */
 };
 void request_config_default(struct request_config *c);
 

@@ -26,7 +26,7 @@ ${CC:-gcc} -shared -fPIC -o "$T/t/lib/libsysom_preload.so" "$T/tiny.c" &&
 maps='import os; m = open("/proc/self/maps").read(); print(os.environ.get("LD_PRELOAD"), "libsysom_preload.so" in m, "libother.so" in m, os.environ.get("SYSOM_JOB"), os.environ.get("SYSOM_ROLE"))'
 run() { "$@" >"$T/out" 2>"$T/err"; status=$?; }
 R=$(realpath "$T")
-# In place of sysomd: whether somebody listens is all that `sysom run` looks at.
+# Takes the place of sysomd: `sysom run` only checks whether a process listens.
 export SYSOM_SOCKET_PATH=$R/sysomd.sock
 python3 -c 'import os, signal, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -381,7 +381,7 @@ static enum finding_cause cause_with(enum ledger_kind account, enum ledger_what 
 	return out.cause;
 }
 
-/* Reports say of each signal which accounts it lengthens. Of every signal and every account. */
+/* Reports say which accounts each signal lengthens. This compares every signal with every account. */
 static void a_signal_that_changes_the_cause_lengthens_the_account(void **unused)
 {
 	static const struct {

@@ -448,8 +448,9 @@ static void what_was_there_before_the_watch_is_no_kind(void **unused)
 	end(&j);
 }
 
-/* The other ranks are so uneven that the latency proves little, and the self time proves much. What
- * the latency does not show, as this rank waits less for the others, is not slow. */
+/* The other ranks are so uneven that the latency proves little, but the self time proves much. If the
+ * latency does not show the additional self time, because this rank waits less for the others, the
+ * step is not slow. */
 static void uneven_peers_hide_no_slow_host(void **unused)
 {
 	for (int hidden = 0; hidden < 2; hidden++) {

@@ -560,7 +560,8 @@ static void heavy_tails_to_both_sides_without_relation_are_refused(void **state)
 	free(only);
 }
 
-/* On a busy host, steps that are slower by half: no two of three, and none is flagged at once. */
+/* On a busy host, some steps are slower by half. They are so far apart that no two of three are out,
+ * and not slow enough to be flagged at once. */
 static void slow_steps_that_recur_are_flagged(void **state)
 {
 	static const struct {
@@ -609,8 +610,8 @@ static void work_never_seen_may_take_longer(void **state)
 	free(only);
 }
 
-/* A decode step of one request, where batches of 2 to 33 were learned, is stopped for half a
- * second. Or one request more than ever. Both without a stop are healthy. */
+/* Batches of 2 to 33 requests were learned. A decode step of 1 or of 34 requests is flagged if it is
+ * stopped for half a second, and healthy if not. */
 static void a_stop_in_work_never_seen_is_flagged(void **state)
 {
 	static const double batch[] = {1, 34};

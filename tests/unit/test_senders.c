@@ -111,7 +111,7 @@ static void hanging_up_pays_no_debt(void **state)
 	senders_wait(senders, &connections[0], BULK);
 	assert_int_equal(serve(BULK, 1000000), 0);
 	senders_remove(senders, &connections[0]);
-	add(2, 3); /* somebody else comes meanwhile, for whom those are looked at that owe */
+	add(2, 3); /* a new connection makes senders look at those that owe */
 	add(0, 1);
 	senders_wait(senders, &connections[0], BULK);
 	senders_wait(senders, &connections[1], BULK);
