@@ -386,8 +386,8 @@ static void log_refusal(struct uplink *u, const char *why)
 	log_warn("uplink", "%s: %s", u->url, why);
 }
 
-/* Logs each lasting change of the connection. Without the line, an aggregator that was never
- * reached looks like one without news. */
+/* Logs each lasting change of the connection. Without the line, the log does not show that an
+ * aggregator was never reached. */
 static void log_connection(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();

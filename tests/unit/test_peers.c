@@ -426,7 +426,7 @@ static void groups_of_steps_count_as_their_steps(void **state)
 }
 
 /* The arithmetic of mean + 2 sigma: two equal stragglers of eight have z = sqrt(6 / 2) at most. */
-/* Ranks that do different work differ from the first step on; one that changes is news all the
+/* Ranks that do different work differ from the first step on; one that changes is reported all the
  * same. */
 static void of_uneven_members_only_a_change_is_reported(void **state)
 {
@@ -547,7 +547,7 @@ static void who_is_as_before_an_unreported_fault_is_not_reported(void **unused)
 		}
 }
 
-/* Two of which one has four times as much to do: nothing of it is news, a change of either is. */
+/* Two of which one has four times as much to do: this is not reported, a change of either is. */
 static void two_that_differ_by_much_are_compared(void **unused)
 {
 	struct run r = {
