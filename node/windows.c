@@ -23,7 +23,7 @@
 #define GROWTH_BEFORE	 8u
 #define GROWTH_AFTER	 16u
 /* Interval of windows while a rank stays slow among its peers. An aggregator closes an incident
- * after 30 s without news. */
+ * after 30 s (incident.silence) without a window. */
 #define PEER_AGAIN_NS 20000000000ull
 /* The second window comes sooner: by then every tick has been sampled for a while. */
 #define PEER_SECOND_NS 6000000000ull

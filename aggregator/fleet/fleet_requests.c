@@ -20,9 +20,9 @@
 #define GROUPS_MAX  16u
 #define RECENT_MAX  64u
 #define PERIOD_NS   60000000000ull   /* of one of the two histograms */
-#define TOGETHER_NS 5000000000ull    /* requests that are late so close together are so once */
+#define TOGETHER_NS 5000000000ull    /* violations so close together are one occurrence */
 #define QUIET_NS    600000000000ull  /* a group without a new request for so long has ended */
-#define AGE_MAX_NS  3600000000000ull /* an older time of a node is none */
+#define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as now */
 
 struct of_node {
 	uint32_t node, running, waiting;
