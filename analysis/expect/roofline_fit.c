@@ -22,6 +22,7 @@
 /* with more steps, unseen levels are studied only if new levels are frequent */
 #define LEVEL_SAMPLES 512
 #define EDGE	      0.1
+#define REACH_MAX     1e6 /* work that was always 0 before has no bound, but thresholds are finite */
 /* smaller: a slow stretch bends a curve; larger: the curve misses short stairs */
 #define STRETCH_CHANCE 0.01
 /* Share of a level's steps that may be slow without a habit: twice what a fifth of bad steps, up to
@@ -918,7 +919,8 @@ static double reach_of(const struct roofline_fit *f, const float *work, double e
 	}
 	if (!beyond)
 		return 1;
-	return fmax(1, roofline_fit_predict(f, edge).expected_ns * growth * growth / expected_ns);
+	growth *= growth * roofline_fit_predict(f, edge).expected_ns / expected_ns;
+	return fmin(fmax(1, growth), REACH_MAX);
 }
 
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work)

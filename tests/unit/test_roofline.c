@@ -610,6 +610,25 @@ static void work_never_seen_may_take_longer(void **state)
 	free(only);
 }
 
+static void work_that_was_always_nothing_has_a_finite_threshold(void **state)
+{
+	static const double late[] = {1, 1e17};
+
+	for (int i = 0; i < 2; i++) {
+		struct roofline *m = model();
+		double work[] = {4, 0};
+		struct roofline_verdict v;
+
+		for (int k = 0; k < 2000; k++)
+			roofline_push(m, work, 2, 10e6 * (1 + 0.01 * normal()));
+		work[1] = late[i];
+		v = roofline_push(m, work, 2, 90e6);
+		assert_true(v.novel && !v.flagged);
+		assert_true(isfinite(v.threshold));
+		free(only);
+	}
+}
+
 /* Batches of 2 to 33 requests were learned. A decode step of 1 or of 34 requests is flagged if it is
  * stopped for half a second, and healthy if not. */
 static void a_stop_in_work_never_seen_is_flagged(void **state)
@@ -836,6 +855,7 @@ int main(void)
 	    cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
 	    cmocka_unit_test(slow_steps_that_recur_are_flagged),
 	    cmocka_unit_test(work_never_seen_may_take_longer),
+	    cmocka_unit_test(work_that_was_always_nothing_has_a_finite_threshold),
 	    cmocka_unit_test(a_stop_in_work_never_seen_is_flagged),
 	    cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
 	    cmocka_unit_test(impossible_input_is_ignored),
