@@ -79,8 +79,11 @@ class Want:
             return f"the remedy lacks /{self.remedy}/: {d.get('remedy')}"
         return ""
 
-    def hits(self, incident, d):
-        """Which parts of a verdict are right, each for itself."""
+    def hits(self, incident, d, wrong):
+        """Which parts of a verdict are right, each for itself: all, if nothing is wrong (an incident may have several
+        faults)."""
+        if wrong == "":
+            return dict.fromkeys(self.PARTS, True)
         d = d or {}
         return {"rank": bool(incident) and not self.wrong_ranks(incident), "layer": d.get("layer") in self.layers,
                 "cause": d.get("cause") in self.causes}
@@ -701,7 +704,7 @@ class Scenario:
                  "cause": self.diagnosis(f).get("cause"), "summary": self.summary(f),
                  "layer": self.diagnosis(f).get("layer"), "ranks": (f.incident or {}).get("ranks"),
                  "confidence": self.diagnosis(f).get("confidence"), "want": f.want.text(),
-                 "hits": f.want.hits(f.incident or {}, self.diagnosis(f)), "ledger": self.largest(f),
+                 "hits": f.want.hits(f.incident or {}, self.diagnosis(f), f.wrong), "ledger": self.largest(f),
                  "real": f.real, "seconds": f.seconds} for f in self.faults if f.real or not f.again]
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
