@@ -333,6 +333,7 @@ static void refit(struct roofline *m)
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
 		m->run_count = 0;
+		m->recurs = 0;
 		m->history = 0;
 	}
 	if (good)
