@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis.h"
-#include "base/check.h"
 #include "base/embed.h"
 #include "base/text/jsonget.h"
 #include "render/incident_ledger.h"
