@@ -17,7 +17,7 @@ for p in sysom sysom-full sysomd sysom-aggregator; do
 done
 cp "$B/lib/libsysom_preload.so" "$out/lib/"
 cp tests/gpu/*.py tests/gpu/run.sh "$out/tests/gpu/"
-cp tools/stack.sh "$out/tools/"
+cp tools/stack.sh tools/free_ports.py "$out/tools/"
 cat >"$out/check-gpu" <<'EOF'
 #!/bin/bash
 cd "$(dirname "$0")" && exec bash tests/gpu/run.sh .

@@ -7,13 +7,7 @@
 BIN=${BIN:-build/bin}
 
 free_ports() { # count -> that many free TCP ports of loopback
-	python3 - "$1" <<-'PY'
-		import socket, sys
-		held = [socket.socket() for _ in range(int(sys.argv[1]))]
-		for s in held:
-		    s.bind(("127.0.0.1", 0))
-		print(*[s.getsockname()[1] for s in held])
-	PY
+	python3 tools/free_ports.py "$1"
 }
 
 stack_wait() { # seconds command... : until the command succeeds

@@ -53,7 +53,8 @@ says() { # file jq condition
 ok "it is from rank 0 to rank 1 of the communicator" \
 	says "$WORK/before.json" '.communicator == "feed" and .from == 0 and .to == 1'
 ok "the line of its shortest times lies below that of the mean" says "$WORK/before.json" \
-	'def at: .regimes[0] | .latency_us + 65536 / (.rate_gb_s // 1e9) / 1e3; (.min | at) < (.avg | at)'
+	'((.bytes | tonumber) / .transfers) as $size |
+	 def at: .regimes[0] | .latency_us + $size / (.rate_gb_s // 1e9) / 1e3; (.min | at) < (.avg | at)'
 ok "its time grows with the size" says "$WORK/before.json" \
 	'.regimes[0] | .rate_gb_s > 0 and .latency_us >= 0'
 colls_fitted() { [ "$(rank '.collectives[0].regimes | length')" -ge 1 ]; }

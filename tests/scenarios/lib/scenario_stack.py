@@ -5,8 +5,8 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -18,12 +18,8 @@ SIM = os.path.join(BUILD, "lib/sim")
 AHEAD = -20  # of what else the machine does meanwhile
 FAULTS = os.path.join(ROOT, "tests/faults")
 
-
-def free_ports(count):
-    held = [socket.socket() for _ in range(count)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    return [s.getsockname()[1] for s in held]
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+from free_ports import free_ports  # noqa: E402
 
 
 def exact(o):
