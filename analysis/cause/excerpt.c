@@ -698,33 +698,51 @@ static void add_sample(struct excerpt *p, const struct window *w, const struct t
 	}
 }
 
+static void add_off(struct entry *e, uint64_t ns)
+{
+	if (e)
+		e->off += (double)ns;
+}
+
+static const struct entry *most_off(const struct table *t)
+{
+	const struct entry *most = NULL;
+
+	for (uint32_t i = 0; i < t->count; i++)
+		if (!most || t->e[i].off > most->off)
+			most = &t->e[i];
+	return most;
+}
+
+/* The thread that ended most of the waits, or the name of several: a program that runs in each step
+ * has new threads in each. */
 static void find_waker(struct excerpt *p, const struct window *w, const struct threads *t,
 		       struct diagnosis_rank *r)
 {
 	const struct stack_batch *b = &w->stacks;
-	struct table wakers = {0};
-	char text[sizeof(p->waker)];
+	struct table threads = {0}, names = {0};
+	const struct entry *name, *thread;
 
-	r->waker_ns = 0;
 	for (uint32_t i = first_sample(b); i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
-		struct entry *e;
+		const char *comm = stack_batch_text(b, s->waker_comm);
+		char text[sizeof(p->waker)];
 
 		if (s->kind != STACK_OFF_CPU || !s->waker_tid || !launches(t, s->tid) ||
 		    !ledger_what_has_other_end(wait_class_of(b, &b->stacks[s->stack])))
 			continue;
-		snprintf(text, sizeof(text), "%.20s (thread %u)",
-			 stack_batch_text(b, s->waker_comm), s->waker_tid);
-		e = find(p, &wakers, 0, text);
-		if (!e)
-			continue;
-		e->off += (double)s->weight_ns;
-		if (e->off > r->waker_ns) {
-			r->waker_ns = e->off;
-			text_copy(p->waker, sizeof(p->waker), text);
-		}
+		snprintf(text, sizeof(text), "%.20s (thread %u)", comm, s->waker_tid);
+		add_off(find(p, &threads, 0, text), s->weight_ns);
+		add_off(find(p, &names, 0, comm), s->weight_ns);
 	}
-	table_fini(&wakers);
+	name = most_off(&names);
+	thread = most_off(&threads);
+	r->waker_ns = name ? name->off : 0;
+	if (name)
+		text_copy(p->waker, sizeof(p->waker),
+			  p->pool + (thread && 2 * thread->off >= name->off ? thread : name)->name);
+	table_fini(&threads);
+	table_fini(&names);
 }
 
 static void add_threads(struct excerpt *p, const struct window *w, const struct threads *t,

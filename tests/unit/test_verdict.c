@@ -538,7 +538,7 @@ static void gives_functions_in_time_per_step(void **unused)
 	assert_string_equal(r.launch_thread, "main");
 	assert_string_equal(r.gil_holder, "spin (train.py) in thread hog");
 	assert_string_equal(r.waker, "feeder (thread 400)");
-	assert_float_equal(r.waker_ns, 10e6, 1);
+	assert_float_equal(r.waker_ns, 15e6, 1);
 	f = function_of(&r, "step (train.py)");
 	assert_float_equal(f->launch_ns, 20e6, 1);
 	assert_float_equal(f->total_ns, 20e6, 1);
@@ -550,6 +550,36 @@ static void gives_functions_in_time_per_step(void **unused)
 	     i++) /* what other threads sleep in is of no concern */
 		assert_string_not_equal(r.function[i].name, "idle (train.py)");
 	excerpt_drop(p);
+}
+
+/* A program that runs in each step has a thread of its own each time. */
+static void names_who_ended_its_waits(void **unused)
+{
+	static const struct {
+		uint32_t tid[3];
+		const char *waker;
+	} cases[] = {{{400, 300, 400}, "feeder (thread 400)"}, {{400, 401, 402}, "feeder"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		static struct made m;
+		struct diagnosis_rank r;
+		struct excerpt *p;
+
+		make(&m, 5, WINDOW_ASKED, 1, 0);
+		m.w.stacks.begin_ns = m.w.begin_ns;
+		m.w.stacks.end_ns = m.w.end_ns;
+		for (uint32_t k = 0; k < 3; k++) {
+			add_line(&m.w.stacks, "read", k + 1, 105, STACK_OFF_CPU, STACK_GIL_RELEASED,
+				 100);
+			m.w.stacks.samples[k].waker_tid = cases[i].tid[k];
+		}
+		p = excerpt_make(&m.w, NULL, NULL);
+		stack_batch_fini(&m.w.stacks);
+		excerpt_rank(p, false, &r);
+		assert_string_equal(r.waker, cases[i].waker);
+		assert_float_equal(r.waker_ns, 15e6, 1);
+		excerpt_drop(p);
+	}
 }
 
 /* The packets of others come in while it runs: 200 ms beside 200 of its own. */
@@ -2800,6 +2830,7 @@ static const struct CMUnitTest tests[] = {
     CASE(leaves_out_steps_that_were_cut_in_two),
     CASE(holder_of_the_gil_is_a_function_not_a_line),
     CASE(gives_functions_in_time_per_step),
+    CASE(names_who_ended_its_waits),
     CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
     CASE(names_native_functions_and_gives_up_on_files_without_symbols),
     CASE(victims_are_the_peers_that_a_cause_is_seen_against),
