@@ -358,6 +358,9 @@ static __always_inline __u32 waker_of(struct task_struct *current, struct task_s
 			return how; /* not in a system call: an interrupt */
 		if (!how && bpf_get_current_pid_tgid() >> 32 != (__u32)TASK(woken, tgid))
 			how = SAMPLER_WAKER_PROCESS;
+		if (how == SAMPLER_WAKER_PROCESS &&
+		    BPF_CORE_READ(current, real_parent, tgid) == TASK(woken, tgid))
+			how |= SAMPLER_WAKER_CHILD;
 	}
 	return (__u32)current_identity(current) | how;
 }
@@ -382,7 +385,7 @@ int on_waking(__u64 *ctx)
 		record_waking(t, task, waker, task_state(task));
 	if (!b || waker == SAMPLER_WAKER_TIMER)
 		return 0;
-	waker &= ~(SAMPLER_WAKER_NETWORK | SAMPLER_WAKER_PROCESS);
+	waker &= ~SAMPLER_WAKER_BITS;
 	if (waker) {
 		b->waker_tid = waker;
 		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));

@@ -136,9 +136,11 @@ enum sampler_switch_kind {
 /* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
 /* Beside a waker's number, which is below 2^22: what arrived from the network woke the thread, or
- * another process did by a system call. */
+ * another process did by a system call; with CHILD, a child of the thread's process. */
 #define SAMPLER_WAKER_NETWORK (1u << 22)
 #define SAMPLER_WAKER_PROCESS (1u << 23)
+#define SAMPLER_WAKER_CHILD   (1u << 24)
+#define SAMPLER_WAKER_BITS    (SAMPLER_WAKER_NETWORK | SAMPLER_WAKER_PROCESS | SAMPLER_WAKER_CHILD)
 
 struct sampler_switch_stacks {
 	__u64 user_hash, kernel_hash, python_hash; /* 0: none */

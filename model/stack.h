@@ -168,9 +168,11 @@ enum stack_switch_cause {
 /* In place of a waker: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
 /* Beside a waker's number, which is below 2^22: what arrived from the network ended the wait, or another
- * process did by a system call. */
+ * process did by a system call; with CHILD, a child of the thread's process. */
 #define STACK_WAKER_NETWORK (1u << 22)
 #define STACK_WAKER_PROCESS (1u << 23)
+#define STACK_WAKER_CHILD   (1u << 24)
+#define STACK_WAKER_BITS    (STACK_WAKER_NETWORK | STACK_WAKER_PROCESS | STACK_WAKER_CHILD)
 
 /* An off-CPU interval of one thread, or the sums of several folded ones. Times are
  * CLOCK_MONOTONIC. */
@@ -199,9 +201,7 @@ struct stack_switch {
 /* The thread that ended the wait; 0: none, or not known. */
 static inline uint32_t stack_switch_waker(const struct stack_switch *s)
 {
-	return s->waker_tid == STACK_WAKER_TIMER
-		   ? 0
-		   : s->waker_tid & ~(STACK_WAKER_NETWORK | STACK_WAKER_PROCESS);
+	return s->waker_tid == STACK_WAKER_TIMER ? 0 : s->waker_tid & ~STACK_WAKER_BITS;
 }
 
 /* A thread whose switches are in the batch. Time between begin_ns and end_ns that is in none of its

@@ -245,10 +245,12 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 		open = any[r].what == what && is_in(b, st, any[r].prefix);
 		loop = open && any[r].loop;
 	}
-	if (!open)
-		return what;
 	if (waker == STACK_WAKER_TIMER)
 		return loop ? LEDGER_SLEEP : what;
+	if (waker & STACK_WAKER_CHILD && (open || what == LEDGER_PIPE_WRITE))
+		return LEDGER_CHILD;
+	if (!open)
+		return what;
 	if (waker & STACK_WAKER_NETWORK)
 		return LEDGER_SOCKET;
 	return waker & STACK_WAKER_PROCESS ? LEDGER_PROCESS : what;

@@ -920,8 +920,9 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 
 static void knows_what_ended_a_poll(void **state)
 {
-	static const uint32_t how[ANSWERERS] = {
-	    [BY_PROCESS] = STACK_WAKER_PROCESS, [BY_NETWORK] = STACK_WAKER_NETWORK};
+	static const uint32_t how[ANSWERERS] = {[BY_PROCESS] =
+						    STACK_WAKER_PROCESS | STACK_WAKER_CHILD,
+						[BY_NETWORK] = STACK_WAKER_NETWORK};
 	uint32_t polls = 0, right = 0;
 	pid_t pid = start(child_polls);
 	struct thread_total t;

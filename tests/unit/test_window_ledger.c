@@ -788,7 +788,8 @@ static void special_waits_stand_before_general_ones(void **state)
 	}
 }
 
-/* A pidfd that is polled, a ring of io_uring that receives, a signal, a named pipe that is opened. */
+/* A pidfd that is polled, a child that reads a pipe, a ring of io_uring that receives, a signal, a named
+ * pipe that is opened. */
 static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **state)
 {
 	static const struct {
@@ -798,6 +799,11 @@ static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **sta
 		const char *name;
 	} cases[] = {
 	    {"do_select", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS, "step (train.py)"},
+	    {"do_select", HOG | STACK_WAKER_PROCESS | STACK_WAKER_CHILD, LEDGER_CHILD,
+	     "step (train.py)"},
+	    {"pipe_write", HOG | STACK_WAKER_PROCESS | STACK_WAKER_CHILD, LEDGER_CHILD,
+	     "step (train.py)"},
+	    {"pipe_write", HOG | STACK_WAKER_PROCESS, LEDGER_PIPE_WRITE, "step (train.py)"},
 	    {"do_sys_poll", HOG | STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
 	    {"do_sys_poll", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
 	    {"do_sys_poll", STACK_WAKER_TIMER, LEDGER_POLL, "step (train.py)"},
