@@ -119,7 +119,6 @@ static const struct name_rule user_on[] = {
     {"*syslog", CAUSE_SW_LOGGING},
     {"=printf", CAUSE_SW_LOGGING},
     {"=fprintf", CAUSE_SW_LOGGING},
-    {"SSL_read", CAUSE_STORAGE_CLIENT},
     {"*boto", CAUSE_STORAGE_CLIENT},
     {"*s3client", CAUSE_STORAGE_CLIENT},
     {"*storage_client", CAUSE_STORAGE_CLIENT},
@@ -157,6 +156,7 @@ static const struct name_rule means[] = {
     {"*checksum", CAUSE_STORAGE_CLIENT},   {"*sha256", CAUSE_STORAGE_CLIENT},
     {"*sha512", CAUSE_STORAGE_CLIENT},	   {"*md5", CAUSE_STORAGE_CLIENT},
     {"*aesni_", CAUSE_STORAGE_CLIENT},	   {"*aes_gcm", CAUSE_STORAGE_CLIENT},
+    {"SSL_read", CAUSE_STORAGE_CLIENT},
 };
 
 static const struct name_rule user_off[] = {
