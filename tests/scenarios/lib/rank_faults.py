@@ -2888,6 +2888,201 @@ def backward_hook(rank, rounds=250):
         rank.hooks.pop()
 
 
+# ---- a tenth blind round ----
+
+def barrier_process(rank, ms=35):
+    """A process of the rank's own comes late to a barrier."""
+    context = multiprocessing.get_context("fork")
+    both, begin = context.Barrier(2), context.Semaphore(0)
+
+    def export():
+        while True:
+            begin.acquire()
+            time.sleep(ms / 1e3)
+            both.wait()
+
+    with beside(context, export):
+        while True:
+            yield
+            begin.release()
+            both.wait()
+
+
+def populate_pages(rank, mib=48):
+    """Maps a buffer with all of its pages (MAP_POPULATE) and drops it again."""
+    while True:
+        yield
+        mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+
+
+def drop_pages(rank, mib=32):
+    """Gives the pages of a buffer back (MADV_DONTNEED) and writes to it again."""
+    buffer = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    while True:
+        yield
+        buffer.madvise(mmap.MADV_DONTNEED)
+        for at in range(0, mib << 20, PAGE):
+            buffer[at] = 1
+
+
+def sort_scores(rank, count=250_000):
+    """Sorts the scores of all samples."""
+    scores = [random.random() for _ in range(count)]
+    while True:
+        yield
+        sorted(scores)
+
+
+def parse_manifest(rank, entries=14_000):
+    """Parses the JSON manifest of the data set again."""
+    text = json.dumps([{"path": f"shard-{i:06}", "bytes": i * 17, "tags": ["a", "b"]} for i in range(entries)])
+    while True:
+        yield
+        json.loads(text)
+
+
+def database_busy(rank, ms=40):
+    """Another process holds a write transaction of the SQLite database to which the step adds a row."""
+    path = os.path.join(rank.dir, f"runs-{rank.rank}.sqlite")
+    with sqlite3.connect(path) as setup:
+        setup.execute("PRAGMA journal_mode = WAL")
+        setup.execute("PRAGMA synchronous = OFF")
+        setup.execute("CREATE TABLE IF NOT EXISTS loss (step INTEGER)")
+    setup.close()
+
+    def report():
+        other = sqlite3.connect(path, isolation_level=None, timeout=30)
+        while True:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(ms / 1e3)
+            other.execute("COMMIT")
+            time.sleep(0.03)
+
+    with beside(multiprocessing.get_context("fork"), report):
+        db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        while True:
+            step = yield
+            db.execute("INSERT INTO loss VALUES (?)", (step,))
+
+
+def replace_state(rank, files=3):
+    """Writes small state files as careful programs do: a new file, synced, renamed, and the directory synced."""
+    directory = os.open(rank.dir, os.O_RDONLY)
+    while True:
+        yield
+        for k in range(files):
+            path = os.path.join(rank.dir, f"state-{rank.rank}-{k}")
+            with open(path + ".new", "wb") as f:
+                f.write(os.urandom(4096))
+                f.flush()
+                os.fsync(f.fileno())
+            os.rename(path + ".new", path)
+            os.fsync(directory)
+
+
+def pool_of_connections(rank, ms=40):
+    """The two connections of a pool are held by threads that wait for something, and the step wants one."""
+    pool, over = threading.BoundedSemaphore(2), threading.Event()
+
+    def prefetch():
+        while not over.is_set():
+            with pool:
+                over.wait(ms / 1e3)
+            time.sleep(0.001)
+
+    for _ in range(3):
+        threading.Thread(target=prefetch, name="prefetch", daemon=True).start()
+    try:
+        while True:
+            yield
+            with pool:
+                pass
+    finally:
+        over.set()
+
+
+def transcoder(rank, mib=24):
+    """Each step sends its samples through a program and reads what it makes of them."""
+    data = os.urandom(1 << 20) * mib
+    while True:
+        yield
+        subprocess.run(["gzip", "-1", "-c"], input=data[:mib << 17], stdout=subprocess.DEVNULL, check=True)
+
+
+def event_of_thread(rank, mib=2):
+    """The step waits for the event of a thread that compresses the last batch."""
+    go, done = threading.Event(), threading.Event()
+    data = os.urandom(mib << 20)
+
+    def compress():
+        while True:
+            go.wait()
+            go.clear()
+            zlib.compress(data, 6)
+            done.set()
+
+    threading.Thread(target=compress, name="compressor", daemon=True).start()
+    while True:
+        yield
+        go.set()
+        done.wait()
+        done.clear()
+
+
+def ask_tls(rank, ms=30):
+    """Asks a server over TLS, which answers late."""
+    import ssl
+    where = os.path.join(rank.dir, f"tls-{rank.rank}")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", where + ".key", "-out",
+                    where + ".crt", "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(where + ".crt", where + ".key")
+        connection = context.wrap_socket(listener.accept()[0], server_side=True)
+        while connection.recv(64):
+            time.sleep(ms / 1e3)
+            connection.send(b"ok")
+
+    with beside(multiprocessing.get_context("fork"), serve):
+        context = ssl.create_default_context(cafile=where + ".crt")
+        asked = context.wrap_socket(socket.create_connection(listener.getsockname()), server_hostname="localhost")
+        while True:
+            yield
+            asked.send(b"next shard?")
+            asked.recv(64)
+
+
+def sampled_stats(rank, every=6, count=900_000):
+    """Every sixth step computes statistics of its losses in Python."""
+    losses = [random.random() for _ in range(count)]
+    while True:
+        step = yield
+        if step % every == 0:
+            mean = sum(losses) / count
+            sum((x - mean) ** 2 for x in losses)
+
+
+def epoch_pause(rank, every=120, ms=1500):
+    """Healthy: at the end of an epoch every rank opens its samples again."""
+    while True:
+        step = yield
+        if step % every == every - 1:
+            time.sleep(ms / 1e3)
+
+
+def report_all(rank, every=25):
+    """Healthy: every 25 steps all ranks reduce their metrics and format them."""
+    while True:
+        step = yield
+        if step % every == 0:
+            text = "".join(f"{name}={name / 7:.4f} " for name in range(20_000))
+            del text
+            rank.gpu.allreduce(4096)
+            rank.gpu.synchronize()
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()
