@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/text/jsonget.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
@@ -211,16 +212,6 @@ void commands_add_requests(const struct client *c, json_t *in)
 
 /* ---- one request ---- */
 
-static void put_layer(const char *name, const json_t *r, const char *from, const char *to)
-{
-	const json_t *a = from ? json_object_get(r, from) : NULL, *b = json_object_get(r, to);
-
-	if (json_is_number(b) && (!from || json_is_number(a)))
-		printf("    %-8s %9s", name, term_ms(json_number_value(b) - json_number_value(a)));
-	else
-		printf("    %-8s %9s", name, "-");
-}
-
 static void put_slowest(const json_t *list)
 {
 	const json_t *s;
@@ -233,7 +224,35 @@ static void put_slowest(const json_t *list)
 		printf(" %s tokens, %s requests)", term_count(jsonget_number(s, "step_tokens")),
 		       term_count(jsonget_number(s, "batch")));
 	}
-	putchar('\n');
+}
+
+/* Parts of the time of an objective, which add up to it; parts: their key. */
+static void put_parts(const json_t *r, const char *parts)
+{
+	static const struct {
+		const char *name, *steps, *slowest, *what; /* steps, slowest: keys */
+	} phases[] = {{"api", NULL, NULL, ""},
+		      {"queue", NULL, NULL, ""},
+		      {"prefill", "prefill_steps", "slowest_prefill", ""},
+		      {"decode", "decode_steps", "slowest_decode", ""},
+		      {"pause", NULL, NULL, "  between its steps"},
+		      {"transfer", NULL, NULL, "  from one engine to the next"},
+		      {"output", NULL, NULL, ""},
+		      {"none", NULL, NULL, "  not known in which phase"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
+		const json_t *v = json_object_get(json_object_get(r, parts), phases[i].name);
+
+		if (!json_is_number(v))
+			continue;
+		printf("    %-8s %9s%s", phases[i].name, term_ms(json_number_value(v)),
+		       phases[i].what);
+		if (phases[i].steps)
+			printf("  %s steps", term_count(jsonget_number(r, phases[i].steps)));
+		if (phases[i].slowest)
+			put_slowest(json_object_get(r, phases[i].slowest));
+		putchar('\n');
+	}
 }
 
 static void put_objective(const json_t *r, const json_t *objectives, const char *what,
@@ -249,8 +268,6 @@ static void put_objective(const json_t *r, const json_t *objectives, const char 
 
 static void print_request(const json_t *r, const json_t *objectives)
 {
-	bool api = json_is_number(json_object_get(r, "delivered_first_ms"));
-
 	printf("%srequest %s%s  %s  job %s\n\n", term_style(TERM_BOLD),
 	       term_safe(jsonget_text(r, "id"), 16), term_style(TERM_PLAIN),
 	       term_safe(jsonget_text(r, "state"), 16), term_safe(jsonget_text(r, "job"), 60));
@@ -259,26 +276,9 @@ static void print_request(const json_t *r, const json_t *objectives)
 	       term_count(jsonget_number(r, "prompt_tokens")));
 	printf(" %s new\n", term_count(jsonget_number(r, "output_tokens")));
 	put_objective(r, objectives, "time to first token", "ttft_ms", "ttft_violated");
-	put_layer("api", r, NULL, "handed_ms");
-	putchar('\n');
-	put_layer("queue", r, json_is_number(json_object_get(r, "handed_ms")) ? "handed_ms" : NULL,
-		  "scheduled_ms");
-	putchar('\n');
-	put_layer("prefill", r, "scheduled_ms", "first_ms");
-	printf("  %s steps", term_count(jsonget_number(r, "prefill_steps")));
-	put_slowest(json_object_get(r, "slowest_prefill"));
-	if (api) {
-		put_layer("output", r, "first_ms", "delivered_first_ms");
-		putchar('\n');
-	}
+	put_parts(r, "ttft_parts_ms");
 	put_objective(r, objectives, "time per token", "tpot_ms", "tpot_violated");
-	printf("    decode   %9s  %s steps", commands_ms(jsonget_number(r, "decode_ms")),
-	       term_count(jsonget_number(r, "decode_steps")));
-	put_slowest(json_object_get(r, "slowest_decode"));
-	printf("    pause    %9s  between its steps\n", commands_ms(jsonget_number(r, "pause_ms")));
-	if (jsonget_number(r, "transfer_ms") > 0)
-		printf("    transfer %9s  from one engine to the next\n",
-		       commands_ms(jsonget_number(r, "transfer_ms")));
+	put_parts(r, "tpot_parts_ms");
 }
 
 /* The request's violations that the aggregator has; owned. */

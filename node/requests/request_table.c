@@ -132,14 +132,19 @@ static uint64_t from_to(uint64_t from_ns, uint64_t to_ns)
 	return from_ns && to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-static uint64_t first_of(const struct request *r)
+uint64_t request_first_ns(const struct request *r)
 {
 	return r->delivered_first_ns ? r->delivered_first_ns : r->first_ns;
 }
 
+uint64_t request_last_ns(const struct request *r)
+{
+	return r->delivered_first_ns ? r->delivered_last_ns : r->last_ns;
+}
+
 uint64_t request_ttft_ns(const struct request *r)
 {
-	return from_to(r->arrival_ns, first_of(r));
+	return from_to(r->arrival_ns, request_first_ns(r));
 }
 
 uint32_t request_output_tokens(const struct request *r)
@@ -152,39 +157,37 @@ uint32_t request_output_tokens(const struct request *r)
 uint64_t request_tpot_ns(const struct request *r)
 {
 	uint32_t tokens = request_output_tokens(r);
-	uint64_t last = r->delivered_first_ns ? r->delivered_last_ns : r->last_ns;
 
-	return tokens > 1 ? from_to(first_of(r), last) / (tokens - 1) : 0;
+	return tokens > 1 ? from_to(request_first_ns(r), request_last_ns(r)) / (tokens - 1) : 0;
 }
 
-static void take_longer(struct request_violation *v, enum request_phase phase, uint64_t ns)
+/* The longest phase of what missed the objective. per: so many tokens share the time. */
+static void take_longest(const struct request *r, enum request_objective objective, uint32_t per,
+			 struct request_violation *v)
 {
-	if (ns <= v->phase_ns)
-		return;
-	v->phase = phase;
-	v->phase_ns = ns;
+	uint64_t ns[REQUEST_PHASES];
+
+	request_parts(r, objective, ns);
+	for (unsigned i = REQUEST_PHASE_NONE + 1; i < REQUEST_PHASES; i++)
+		if (ns[i] / per > v->phase_ns) {
+			v->phase = i;
+			v->phase_ns = ns[i] / per;
+		}
 }
 
-/* Whether the client had the first token before another engine went on with the request. */
-static bool moved_late(const struct request *r)
+static const struct request_engine *engine_of(const struct request_table *t,
+					      const struct request *r)
 {
-	return r->transfer.end_ns > first_of(r);
+	return r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
 }
 
 static void explain_ttft(const struct request_table *t, const struct request *r,
 			 struct request_violation *v)
 {
 	uint64_t handed = r->handed_ns > r->arrival_ns ? r->handed_ns : r->arrival_ns;
-	const struct request_engine *e =
-	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
-	uint64_t transfer_ns =
-	    moved_late(r) ? 0 : from_to(r->transfer.begin_ns, r->transfer.end_ns);
+	const struct request_engine *e = engine_of(t, r);
 
-	take_longer(v, REQUEST_API, from_to(r->arrival_ns, handed));
-	take_longer(v, REQUEST_QUEUE, from_to(handed, r->scheduled_ns));
-	take_longer(v, REQUEST_PREFILL, from_to(r->scheduled_ns, r->first_ns));
-	take_longer(v, REQUEST_OUTPUT, from_to(r->first_ns, r->delivered_first_ns) - transfer_ns);
-	take_longer(v, REQUEST_TRANSFER, transfer_ns);
+	take_longest(r, REQUEST_TTFT, 1, v);
 	if (v->phase == REQUEST_PREFILL)
 		v->slow = r->prefill[0];
 	else if (v->phase == REQUEST_TRANSFER)
@@ -204,7 +207,7 @@ static bool tokens_known(const struct request *r)
 static void separate_drafts(const struct request_usual *u, const struct request *r, double tokens,
 			    struct request_violation *v)
 {
-	double now_ns = (double)r->decode_ns / tokens, excess_ns, drafts_ns;
+	double now_ns = (double)v->phase_ns, excess_ns, drafts_ns;
 
 	if (u->requests < thresholds.count.some || !r->decode_steps || !tokens_known(r))
 		return;
@@ -218,6 +221,8 @@ static void separate_drafts(const struct request_usual *u, const struct request 
 
 static void learn_usual(struct request_usual *u, const struct request *r)
 {
+	uint64_t ns[REQUEST_PHASES];
+
 	if (!r->decode_steps || !tokens_known(r))
 		return;
 	if (u->requests >= USUAL_REQUESTS) {
@@ -229,20 +234,17 @@ static void learn_usual(struct request_usual *u, const struct request *r)
 	u->requests++;
 	u->tokens += request_output_tokens(r) - 1;
 	u->decode_steps += r->decode_steps;
-	u->decode_ns += (double)r->decode_ns;
+	request_parts(r, REQUEST_TPOT, ns);
+	u->decode_ns += (double)ns[REQUEST_DECODE];
 }
 
 static void explain_tpot(const struct request_table *t, const struct request *r,
 			 struct request_violation *v)
 {
 	uint32_t gaps = request_output_tokens(r) - 1;
-	const struct request_engine *e =
-	    r->process < LIMIT_NODE_PROCESSES ? t->engine[r->process] : NULL;
+	const struct request_engine *e = engine_of(t, r);
 
-	take_longer(v, REQUEST_DECODE, r->decode_ns / gaps);
-	take_longer(v, REQUEST_PAUSE, r->pause_ns / gaps);
-	take_longer(v, REQUEST_TRANSFER, moved_late(r) ? r->transfer_ns / gaps : 0);
-	take_longer(v, REQUEST_OUTPUT, from_to(r->last_ns, r->delivered_last_ns) / gaps);
+	take_longest(r, REQUEST_TPOT, gaps, v);
 	if (v->phase == REQUEST_DECODE) {
 		v->slow = r->decode[0];
 		separate_drafts(&t->job[r->job].usual, r, gaps, v);
@@ -395,7 +397,7 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 void request_table_touch(struct request_table *t, struct request *r)
 {
 	r->updated_ns = t->now_ns;
-	if (!r->first_known_ns && first_of(r))
+	if (!r->first_known_ns && request_first_ns(r))
 		r->first_known_ns = t->now_ns;
 	if (r->state != REQUEST_ENDING)
 		move(t, r, r->state);

@@ -72,6 +72,14 @@ uint64_t request_ttft_ns(const struct request *r);
 /* Per token after the first; 0: not known, or only one token. */
 uint64_t request_tpot_ns(const struct request *r);
 uint32_t request_output_tokens(const struct request *r);
+/* When its client had the first and the last token, or the engine if no delivery was seen. */
+uint64_t request_first_ns(const struct request *r);
+uint64_t request_last_ns(const struct request *r);
+/* How long each phase took of the time to the first token, or of the time from then to the last one.
+ * They add up to it; REQUEST_PHASE_NONE: not known in which phase. Steps and pauses that are partly outside
+ * of that time count less, both in proportion. All 0: the time is not known. */
+void request_parts(const struct request *r, enum request_objective objective,
+		   uint64_t ns[REQUEST_PHASES]);
 
 struct request_stats {
 	uint64_t arrived, ended, lost; /* lost: without an end (request.lost) */

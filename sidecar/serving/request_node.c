@@ -339,6 +339,24 @@ static void put_steps(struct buf *out, const char *key, const struct request_ste
 	buf_puts(out, "]");
 }
 
+static void put_parts(struct buf *out, const char *key, const struct request *r,
+		      enum request_objective objective, uint64_t tokens)
+{
+	uint64_t ns[REQUEST_PHASES];
+	bool first = true;
+
+	request_parts(r, objective, ns);
+	buf_printf(out, ",\"%s\":{", key);
+	for (unsigned i = 0; i < REQUEST_PHASES; i++) {
+		if (!ns[i])
+			continue;
+		buf_printf(out, "%s\"%s\":%.6f", first ? "" : ",", request_phase_name(i),
+			   (double)ns[i] * 1e-6 / (double)tokens);
+		first = false;
+	}
+	buf_puts(out, "}");
+}
+
 static void put_request(const struct node *n, const struct request *r, struct buf *out)
 {
 	static const char *const states[] = {"waiting", "running", "ending", "ended"};
@@ -377,6 +395,8 @@ static void put_request(const struct node *n, const struct request *r, struct bu
 		   request_output_tokens(r), r->prefill_steps, r->decode_steps,
 		   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6,
 		   (double)r->pause_ns * 1e-6, (double)r->transfer_ns * 1e-6);
+	put_parts(out, "ttft_parts_ms", r, REQUEST_TTFT, 1);
+	put_parts(out, "tpot_parts_ms", r, REQUEST_TPOT, tpot ? request_output_tokens(r) - 1 : 1);
 	put_steps(out, "slowest_prefill", r->prefill, from);
 	put_steps(out, "slowest_decode", r->decode, from);
 	buf_puts(out, "}");

@@ -98,9 +98,12 @@ def compare(stack, job, truth):
                 wrong.append((request, key, got[key], want[i]))
             elif want[i] is not None:
                 worst[i] = max(worst[i], off_ms(got[key], want[i]))
+            parts = got[key.replace("_ms", "_parts_ms")]
+            if abs(sum(parts.values()) - (got[key] or 0)) > 0.001 or "none" in parts:
+                wrong.append((request, key, got[key], parts))
         if got["output_tokens"] != row["tokens"] or got["prompt_tokens"] != row["prompt_tokens"]:
             wrong.append((request, got["prompt_tokens"], got["output_tokens"], row["prompt_tokens"], row["tokens"]))
-    tap.ok(not wrong and len(truth) >= 5, f"{job}: each request is known, with its tokens", wrong)
+    tap.ok(not wrong and len(truth) >= 5, f"{job}: each request is known, with its tokens, and its phases add up to its times", wrong)
     tap.ok(max(worst) < NEAR_MS, f"{job}: time to first token and per token are those of the truth", worst)
     print(f"# {job}: {len(truth)} requests; at most {worst[0]:.1f} ms and {worst[1]:.2f} ms off")
 
