@@ -236,7 +236,7 @@ bench-roofline: ## recall and false positives of the roofline
 bench-links: ## error of the link model on measured collectives, beside one least-squares line
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs
-	@tests/bench/bench_links.sh $(B)
+	@tests/bench/bench_links.py $(B)
 bench-inference: ## a serving engine: stalls and contention found, false flags, bytes kept, TTFT and TPOT (root; BENCH_ARGS=--quick)
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs $(addprefix $(B)/lib/sim/,$(SIM_LIBS))

@@ -111,9 +111,10 @@ void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct
 		uint32_t begin = w->from[k][end];
 		struct link_regime *r = &f->regime[k];
 
-		/* between two regimes: the middle of the sizes on both sides, as a ratio */
 		r->max_bytes =
 		    (uint64_t)(end + 1 < n ? sqrt(w->x[end] * w->x[end + 1]) : w->x[end]);
+		link_samples_class(w->x[begin], &r->begin_bytes, &(double){0});
+		link_samples_class(w->x[end], &(double){0}, &r->end_bytes);
 		r->sizes = end - begin + 1;
 		regress_line_relative(w->x + begin, w->y + begin, r->sizes, &r->latency_ns,
 				      &r->ns_per_byte);
@@ -122,15 +123,25 @@ void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct
 	judge(f, s);
 }
 
+static double time_in(const struct link_regime *r, double bytes)
+{
+	return r->latency_ns + r->ns_per_byte * bytes;
+}
+
 double link_fit_predict(const struct link_fit *f, double bytes)
 {
-	const struct link_regime *r = f->regime;
+	const struct link_regime *r = f->regime, *next = r + 1;
+	double from, to;
 
 	if (!f->regimes)
 		return 0;
-	while (r < f->regime + f->regimes - 1 && bytes > (double)r->max_bytes)
-		r++;
-	return r->latency_ns + r->ns_per_byte * bytes;
+	for (; next < f->regime + f->regimes && bytes >= next->begin_bytes; next++)
+		r = next;
+	if (bytes < r->end_bytes || next == f->regime + f->regimes)
+		return time_in(r, bytes);
+	from = time_in(r, r->end_bytes);
+	to = time_in(next, next->begin_bytes);
+	return from + (to - from) * (bytes - r->end_bytes) / (next->begin_bytes - r->end_bytes);
 }
 
 struct ratio {

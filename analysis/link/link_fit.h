@@ -31,7 +31,11 @@ struct link_config {
 	double unknowns;
 };
 struct link_regime {
-	uint64_t max_bytes; /* up to here; the last one: the largest size seen */
+	/* Where it ends; between two: the middle of the sizes on both sides, as a ratio. The last one:
+	 * the largest size seen. */
+	uint64_t max_bytes;
+	/* The classes of size that it was fitted to, from the least size to before the end. */
+	double begin_bytes, end_bytes;
 	double latency_ns, ns_per_byte;
 	uint32_t sizes; /* classes of size it was fitted to; with one, latency is 0 by definition */
 };
@@ -55,7 +59,9 @@ struct link_scratch {
 void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
-/* The expected time; 0: nothing was fitted. Beyond the largest size the last regime goes on. */
+/* The expected time; 0: nothing was fitted. Between the sizes of two regimes it is not known where
+ * the one gives way to the other: time goes straight from the end of the one to the begin of the
+ * other. Beyond the largest size the last regime goes on. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analysis/link/link_samples.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The place of the highest bit and the next `bits` bits: classes of equal width within an octave,
@@ -11,6 +12,15 @@ static uint16_t class_of(uint64_t v, uint32_t bits)
 	uint64_t part = octave >= bits ? v >> (octave - bits) : v << (bits - octave);
 
 	return (uint16_t)(octave << bits | (part & ((1u << bits) - 1)));
+}
+
+void link_samples_class(double bytes, double *begin, double *end)
+{
+	int octave;
+	double part = frexp(bytes, &octave) * (2 << LINK_SIZE_BITS);
+
+	*begin = ldexp(floor(part), octave - (int)LINK_SIZE_BITS - 1);
+	*end = ldexp(floor(part) + 1, octave - (int)LINK_SIZE_BITS - 1);
 }
 
 static bool before(const struct link_cell *a, uint16_t size, uint16_t time)

@@ -46,3 +46,5 @@ struct link_size {
 /* In ascending order of size. to: [LINK_SIZES_MAX]. Returns how many. */
 uint32_t link_samples_sizes(const struct link_samples *s, enum link_centre centre,
 			    struct link_size *to);
+/* The class of a size: its least size, and that of the next class. bytes: 1 or more. */
+void link_samples_class(double bytes, double *begin, double *end);

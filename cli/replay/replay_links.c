@@ -208,8 +208,10 @@ static void print_json(const struct links *l, uint32_t at, const struct result *
 	for (uint32_t i = 0; i < r->fit.regimes; i++) {
 		const struct link_regime *g = &r->fit.regime[i];
 
-		printf("%s{\"max_bytes\":%" PRIu64 ",\"latency_us\":%.6g", i ? "," : "",
-		       g->max_bytes, g->latency_ns / 1e3);
+		printf("%s{\"max_bytes\":%" PRIu64
+		       ",\"begin_bytes\":%.17g,\"end_bytes\":%.17g,\"latency_us\":%.6g",
+		       i ? "," : "", g->max_bytes, g->begin_bytes, g->end_bytes,
+		       g->latency_ns / 1e3);
 		put_share(",\"rate_gb_s\":", 1 / g->ns_per_byte);
 		printf(",\"sizes\":%" PRIu32 "}", g->sizes);
 	}

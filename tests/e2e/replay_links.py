@@ -100,10 +100,15 @@ ok(near(fits["all_gather,half,8"]["plain_mape"], plain, 1e-4), "plain is least s
 # ---- measured collectives ----
 def predict(regimes, size):
     """From what was printed alone."""
-    for g in regimes:
-        if size <= g["max_bytes"]:
-            break
-    return g["latency_us"] + (size / g["rate_gb_s"] / 1e3 if g["rate_gb_s"] else 0)
+    def line(g, size):
+        return g["latency_us"] + (size / g["rate_gb_s"] / 1e3 if g["rate_gb_s"] else 0)
+    at = max([i for i, g in enumerate(regimes) if size >= g["begin_bytes"]], default=0)
+    g = regimes[at]
+    if size < g["end_bytes"] or at == len(regimes) - 1:
+        return line(g, size)
+    to = regimes[at + 1]
+    part = (size - g["end_bytes"]) / (to["begin_bytes"] - g["end_bytes"])
+    return line(g, g["end_bytes"]) * (1 - part) + line(to, to["begin_bytes"]) * part
 
 
 if os.path.exists(REAL):
@@ -118,6 +123,7 @@ if os.path.exists(REAL):
             count += 1
     ok(summary["rows"] == count and all(near(fits[k]["mape"], statistics.fmean(v), .01) for k, v in off.items()),
        "the printed regimes predict the rows with the printed error")
+    ok(summary["held_out_mape"] < .05, "the error of rows that the fit has not seen is below 5%", summary)
     ok(summary["mape"] <= .05 < .25 < summary["plain_mape"], "at most 5% on the A100's collectives, plain above 25%", summary)
 else:
     skip("measured collectives", "needs data: nccl-aiconfigurator, vidur-profiles")

@@ -106,6 +106,49 @@ static void regimes_end_where_the_line_changes(void **unused)
 	}
 }
 
+/* A class has the sizes from its begin to before its end, and no others. */
+static void the_class_of_a_size_has_its_bounds(void **unused)
+{
+	uint64_t seed = SEED;
+	struct link_size z[LINK_SIZES_MAX];
+
+	for (uint32_t way = 0; way < 1000; way++) {
+		struct link_samples s = {0};
+		uint64_t bytes = (uint64_t)exp(uniform(&seed) * 28) + 1;
+		double begin, end;
+
+		link_samples_class((double)bytes, &begin, &end);
+		assert_true(begin <= (double)bytes && (double)bytes < end);
+		link_samples_add(&s, bytes, 1000);
+		link_samples_add(&s, (uint64_t)ceil(begin), 1000);
+		link_samples_add(&s, (uint64_t)ceil(end) - 1, 1000);
+		assert_int_equal(link_samples_sizes(&s, LINK_AVG, z), 1);
+		link_samples_add(&s, (uint64_t)ceil(end), 1000);
+		assert_int_equal(link_samples_sizes(&s, LINK_AVG, z), 2);
+	}
+}
+
+/* 10 us up to 64 KiB, 40 us from 256 KiB on; nothing was seen between. */
+static void between_two_regimes_time_goes_straight(void **unused)
+{
+	uint64_t seed = SEED;
+	struct link_samples s = {0};
+	struct link_fit f;
+	double end;
+
+	line(&s, 8, 16, 10e3, 0, 3, 0, &seed);
+	line(&s, 18, 26, 40e3, 0, 3, 0, &seed);
+	f = fitted(&s, LINK_MEDIAN, 8);
+	assert_int_equal(f.regimes, 2);
+	end = f.regime[0].end_bytes;
+	assert_true(end == 1.25 * (1 << 16) && f.regime[1].begin_bytes == 1 << 18);
+	near(link_fit_predict(&f, 1 << 16), 10e3, 1e-6);
+	near(link_fit_predict(&f, end - 1), 10e3, 1e-6);
+	near(link_fit_predict(&f, (end + (1 << 18)) / 2), 25e3, 1e-6);
+	near(link_fit_predict(&f, 1 << 18), 40e3, 1e-6);
+	near(link_fit_predict(&f, 1ull << 40), 40e3, 1e-6);
+}
+
 static void slow_transfers_move_no_line(void **unused)
 {
 	uint64_t seed = SEED;
@@ -334,6 +377,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(one_line_comes_back),
 	    cmocka_unit_test(regimes_end_where_the_line_changes),
+	    cmocka_unit_test(the_class_of_a_size_has_its_bounds),
+	    cmocka_unit_test(between_two_regimes_time_goes_straight),
 	    cmocka_unit_test(slow_transfers_move_no_line),
 	    cmocka_unit_test(the_mode_says_which_time_of_a_size_counts),
 	    cmocka_unit_test(neither_latency_nor_rate_is_negative),
