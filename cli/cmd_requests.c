@@ -2,6 +2,7 @@
  * The aggregator knows the jobs, and the requests that missed an objective; each node knows all of
  * its open and latest requests. One request is looked for on this node first. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "base/text/text.h"
 #include "cli/commands.h"
 #include "model/request.h"
+#include "render/incident_text.h"
 #include "render/term.h"
 
 #define REFRESH_S 1u
@@ -69,21 +71,19 @@ static const char *incident_of(const json_t *incidents, const char *anomaly_id)
 	return NULL;
 }
 
-/* Incidents whose time holds the slow step: what else was wrong then. */
+/* The incident whose time holds the slow step: what else was wrong then. */
 static const char *other_of(const json_t *incidents, const json_t *v)
 {
-	const json_t *step = json_object_get(v, "slow_step"), *in;
-	double at =
-	    (double)jsonget_unsigned(v, "begin_unix_ns") + jsonget_number(step, "after_ms") * 1e6;
-	double end = at + jsonget_number(step, "ms") * 1e6;
+	const json_t *step = json_object_get(v, "slow_step"), *in, *best = NULL;
+	uint64_t begin = jsonget_unsigned(v, "begin_unix_ns") +
+			 (uint64_t)(fmax(jsonget_number(step, "after_ms"), 0) * 1e6);
+	uint64_t end = begin + (uint64_t)(fmax(jsonget_number(step, "ms"), 0) * 1e6);
 	size_t i;
 
 	json_array_foreach ((json_t *)incidents, i, in)
-		if (json_is_object(step) && strcmp(jsonget_text(in, "kind"), "requests") &&
-		    (double)jsonget_unsigned(in, "begin_unix_ns") <= end &&
-		    (double)jsonget_unsigned(in, "end_unix_ns") >= at)
-			return jsonget_text(in, "id");
-	return NULL;
+		if (json_is_object(step) && incident_text_holds(in, best, begin, end))
+			best = in;
+	return best ? jsonget_text(best, "id") : NULL;
 }
 
 /* Whether the incident counts the request, or has the time of its slow step. */

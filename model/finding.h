@@ -61,10 +61,12 @@ struct finding {
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */
 	/* Of requests: how many missed the objective in this way, and the usual time between two; 0:
-	 * not known. The id of the windows that show it, not zero. */
+	 * not known. The id of the windows that show it, not zero. When the slow step of the worst
+	 * one was; 0: none is known. */
 	uint64_t count;
 	double period_ns;
 	uint8_t anomaly_id[16];
+	uint64_t step_begin_unix_ns, step_end_unix_ns;
 	struct finding_line evidence[FINDING_EVIDENCE_MAX];
 	uint32_t evidence_count;
 };

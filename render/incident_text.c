@@ -48,6 +48,25 @@ bool incident_text_is_transient(const json_t *in)
 	return strcmp(symptom, "transient") == 0 || strcmp(symptom, "hiccup") == 0;
 }
 
+static uint64_t length_of(const json_t *in)
+{
+	return jsonget_unsigned(in, "end_unix_ns") - jsonget_unsigned(in, "begin_unix_ns");
+}
+
+bool incident_text_holds(const json_t *in, const json_t *best, uint64_t begin_unix_ns,
+			 uint64_t end_unix_ns)
+{
+	bool transient = incident_text_is_transient(in);
+
+	if (!strcmp(jsonget_text(in, "kind"), "requests") ||
+	    jsonget_unsigned(in, "begin_unix_ns") > end_unix_ns ||
+	    jsonget_unsigned(in, "end_unix_ns") < begin_unix_ns)
+		return false;
+	if (!best || transient != incident_text_is_transient(best))
+		return !best || !transient;
+	return length_of(in) < length_of(best);
+}
+
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns)
 {
 	const json_t *findings = json_object_get(in, "findings"), *f;
@@ -311,6 +330,17 @@ static void print_signals(FILE *to, const json_t *in)
 		fprintf(to, "\n  OS signals: none is unusual\n");
 }
 
+/* Of an incident of requests: the incident of the step that made them late. */
+static void print_step_incident(FILE *to, const json_t *in)
+{
+	const json_t *step = json_object_get(in, "step_incident");
+
+	if (json_is_object(step))
+		fprintf(to, "  its step  incident %s: %s\n",
+			term_safe(jsonget_text(step, "id"), 32),
+			term_safe(jsonget_text(step, "title"), 100));
+}
+
 #define REQUESTS_SHOWN 5
 
 /* Requests that missed an objective, the newest first. */
@@ -404,6 +434,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 			incident_text_ranks(victims), hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
 			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
+	print_step_incident(to, in);
 	print_requests(to, json_object_get(in, "requests"));
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),

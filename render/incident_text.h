@@ -17,6 +17,10 @@ void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
 /* Whether the incident is a transient. */
 bool incident_text_is_transient(const json_t *in);
+/* Whether its time overlaps this time, and it says more about it than `best` (NULL: none yet): an
+ * incident before a transient, then the shorter one. Incidents of requests never do. */
+bool incident_text_holds(const json_t *in, const json_t *best, uint64_t begin_unix_ns,
+			 uint64_t end_unix_ns);
 /* When a hang began and was last seen, if known; false: not a hang, or not known. */
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
 /* ", for 12.4 s so far"; ", for 12.4 s; nothing slow since 02:50:24" of an open incident whose findings

@@ -88,6 +88,18 @@ static void put_facts(FILE *to, const json_t *in)
 	}
 }
 
+/* Of an incident of requests: the incident of the step that made them late. */
+static void put_step_incident(FILE *to, const json_t *in)
+{
+	const json_t *step = json_object_get(in, "step_incident");
+
+	if (!json_is_object(step))
+		return;
+	fputs("<p>The slow step of the worst request is in incident ", to);
+	escape_html(to, jsonget_text(step, "id"));
+	escape_around(to, ": ", jsonget_text(step, "title"), ".</p>\n");
+}
+
 void report_page_begin(FILE *to, const json_t *in)
 {
 	const json_t *nodes = json_object_get(in, "nodes"), *v;
@@ -114,6 +126,7 @@ void report_page_begin(FILE *to, const json_t *in)
 	fprintf(to, "; %s%s</p>\n", term_time(jsonget_unsigned(in, "begin_unix_ns")),
 		incident_text_lasted(in));
 	report_verdict_put(to, in);
+	put_step_incident(to, in);
 	put_facts(to, in);
 }
 

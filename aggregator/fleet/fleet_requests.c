@@ -32,7 +32,8 @@ struct of_node {
 struct seen {
 	struct request_violation v;
 	char node[WIRE_TEXT_BYTES];
-	uint64_t begin_unix_ns, end_unix_ns; /* the request, up to what was late */
+	uint64_t begin_unix_ns, end_unix_ns;	       /* the request, up to what was late */
+	uint64_t step_begin_unix_ns, step_end_unix_ns; /* its slow step; 0: none is known */
 	uint8_t group[16];
 };
 
@@ -157,6 +158,10 @@ static void take_violation(struct fleet_requests *q, const struct fleet_job *job
 	    unix_of(n, v->objective == REQUEST_TPOT || !v->first_ns ? v->last_ns : v->first_ns);
 	if (s->end_unix_ns < s->begin_unix_ns)
 		s->end_unix_ns = s->begin_unix_ns;
+	if (v->slow.begin_ns) {
+		s->step_begin_unix_ns = unix_of(n, v->slow.begin_ns);
+		s->step_end_unix_ns = unix_of(n, v->slow.end_ns);
+	}
 	request_anomaly(job->name, v, s->group);
 	g = group_of(q, s->group);
 	if (g)
@@ -272,6 +277,8 @@ static void report(struct fleet *f, const struct fleet_job *job, struct group *g
 	e->finding.count = g->count;
 	e->finding.period_ns = period_of(g);
 	memcpy(e->finding.anomaly_id, g->id, sizeof(g->id));
+	e->finding.step_begin_unix_ns = g->worst.step_begin_unix_ns;
+	e->finding.step_end_unix_ns = g->worst.step_end_unix_ns;
 	say_count(&e->finding, g);
 	say_step(&e->finding, g);
 	g->changed = false;

@@ -47,6 +47,8 @@ json_t *finding_json_make(const struct finding_report *f)
 	json_object_set_new(out, "count", json_integer((json_int_t)g->count));
 	json_object_set_new(out, "period_s", json_real(text_finite(g->period_ns) * 1e-9));
 	json_object_set_new(out, "anomaly_id", json_string(id));
+	json_object_set_new(out, "step_begin_unix_ns", json_exact(g->step_begin_unix_ns));
+	json_object_set_new(out, "step_end_unix_ns", json_exact(g->step_end_unix_ns));
 	return out;
 }
 
@@ -93,6 +95,8 @@ int finding_json_parse(const json_t *j, struct finding_report *out)
 	g->earlier_runs = jsonget_true(j, "earlier_runs");
 	g->count = jsonget_unsigned(j, "count");
 	g->period_ns = jsonget_number(j, "period_s") * 1e9;
+	g->step_begin_unix_ns = jsonget_unsigned(j, "step_begin_unix_ns");
+	g->step_end_unix_ns = jsonget_unsigned(j, "step_end_unix_ns");
 	if (g->kind == FINDING_REQUESTS &&
 	    text_unhex(jsonget_text(j, "anomaly_id"), g->anomaly_id, sizeof(g->anomaly_id)))
 		return -EINVAL;

@@ -57,6 +57,7 @@ enum statement {
 	ST_INCIDENT_ID,
 	ST_INCIDENT_ID_OWNER,
 	ST_INCIDENT,
+	ST_INCIDENTS_BEFORE, /* of job ?1, the latest ?3 that began by ?2 */
 	ST_INCIDENT_WINDOWS,
 	ST_FEED,
 	ST_FEED_OWNER,

@@ -8,9 +8,12 @@
 #include "aggregator/store/store_private.h"
 #include "base/job_key.h"
 #include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/text/text.h"
+#include "model/finding.h"
+#include "render/incident_text.h"
 
 /* ---- for the committer's start ---- */
 
@@ -86,6 +89,8 @@ json_t *store_findings(struct store *s, const char *incident)
 /* ---- for the API ---- */
 
 #define NAMESAKES_MAX 64
+/* Incidents of a job that are looked at for the one of a time. */
+#define BEFORE_MAX 256
 
 /* Keys that a name can mean lie from `from` to before `to` (base/job_key.h): 'A' follows '@', and
  * both follow '#'. */
@@ -287,20 +292,67 @@ int store_incident_id(struct store *s, const struct http_user *who, const char *
 	return err ? err : found == 1 ? 0 : found ? -ENOTUNIQ : -ENOENT;
 }
 
+/* The job's incident that holds this time best; NULL: none; owned. */
+static json_t *incident_at(struct store *s, const char *job, uint64_t begin_unix_ns,
+			   uint64_t end_unix_ns)
+{
+	struct sql_call c = SQL_ASK(&s->sql, ST_INCIDENTS_BEFORE, "incidents before", SQL_TEXT(job),
+				    SQL_INTEGER(end_unix_ns), SQL_INTEGER(BEFORE_MAX));
+	json_t *best = NULL, *j;
+
+	while (sql_next(&c)) {
+		if (sql_get_integer(&c, 0) < begin_unix_ns)
+			continue;
+		j = json_loads(sql_get_text(&c, 1), 0, NULL);
+		if (incident_text_holds(j, best, begin_unix_ns, end_unix_ns)) {
+			json_decref(best);
+			best = j;
+		} else {
+			json_decref(j);
+		}
+	}
+	sql_end(&c);
+	return best;
+}
+
+/* Of an incident of requests: the incident of the step that made them late. It may be written later, or
+ * become part of another one, so it is looked for when somebody asks. */
+static void put_step_incident(struct store *s, json_t *in)
+{
+	const json_t *list = json_object_get(in, "findings"), *f, *worst = NULL;
+	json_t *step;
+	size_t i;
+
+	if (strcmp(jsonget_text(in, "kind"), finding_kind_name(FINDING_REQUESTS)) != 0)
+		return;
+	json_array_foreach ((json_t *)list, i, f)
+		if (jsonget_unsigned(f, "step_begin_unix_ns"))
+			worst = f;
+	step = worst ? incident_at(s, jsonget_text(in, "job"),
+				   jsonget_unsigned(worst, "step_begin_unix_ns"),
+				   jsonget_unsigned(worst, "step_end_unix_ns"))
+		     : NULL;
+	json_object_set_new(in, "step_incident",
+			    step ? json_pack("{s:s, s:o}", "id", jsonget_text(step, "id"), "title",
+					     json_text(incident_text_title(step)))
+				 : json_null());
+	json_decref(step);
+}
+
 json_t *store_incident_json(struct store *s, const char *id)
 {
 	char successor[INCIDENT_ID_BYTES];
 	json_t *j = json_of(s, ST_INCIDENT, id);
 
-	if (j) {
-		json_object_set_new(j, "windows", windows_json(s, id));
-	} else if (successor_of(s, id, successor)) {
+	if (!j && successor_of(s, id, successor)) {
 		j = json_of(s, ST_INCIDENT, successor);
-		if (j) {
-			json_object_set_new(j, "merged_from", json_string(id));
-			json_object_set_new(j, "windows", windows_json(s, successor));
-		}
+		json_object_set_new(j, "merged_from", json_string(id));
+		id = successor;
 	}
+	if (!j)
+		return NULL;
+	json_object_set_new(j, "windows", windows_json(s, id));
+	put_step_incident(s, j);
 	return j;
 }
 

@@ -90,6 +90,8 @@ const char *const store_sql[ST_COUNT] = {
 	"SELECT id FROM incidents WHERE owner=?3 AND id>=?1 AND id<?2 UNION ALL "
 	"SELECT id FROM merged WHERE owner=?3 AND id>=?1 AND id<?2 LIMIT 2",
     [ST_INCIDENT] = "SELECT body FROM incidents WHERE id=?1",
+    [ST_INCIDENTS_BEFORE] = "SELECT end_ns,body FROM incidents WHERE job=?1 AND begin_ns<=?2 "
+			    "ORDER BY begin_ns DESC,id DESC LIMIT ?3",
     [ST_INCIDENT_WINDOWS] =
 	"SELECT id,rank,node,reason,begin_ns,end_ns,steps,records,bytes,summary_only "
 	"FROM windows WHERE incident=?1 ORDER BY begin_ns,seq LIMIT ?2",

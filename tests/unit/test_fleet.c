@@ -2263,6 +2263,11 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	assert_int_equal(reports[2].finding.kind, FINDING_REQUESTS);
 	assert_int_equal(reports[2].finding.count, 2);
 	assert_true(reports[2].finding.period_ns > 29e9 && reports[2].finding.period_ns < 31e9);
+	assert_int_equal(reports[2].finding.step_end_unix_ns -
+			     reports[2].finding.step_begin_unix_ns,
+			 10000000000ull);
+	assert_int_equal(reports[2].end_unix_ns - reports[2].finding.step_end_unix_ns,
+			 3000000000ull);
 	assert_true(reports[2].begin_unix_ns == reports[0].begin_unix_ns ||
 		    reports[2].begin_unix_ns == reports[1].begin_unix_ns);
 	assert_memory_not_equal(reports[0].finding.anomaly_id, reports[1].finding.anomaly_id, 16);

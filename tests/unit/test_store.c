@@ -230,6 +230,52 @@ static void merges_incidents(void **unused)
 	assert_null(store_incident_json(store, "cccccccc"));
 }
 
+/* kind, time of the JSON; the row begins earlier, as it holds the windows */
+static void put_at(const char *id, const char *job, const char *kind, uint64_t begin, uint64_t end,
+		   const char *more)
+{
+	struct incident_row row = {.begin_unix_ns = begin - 5, .end_unix_ns = end};
+	char text[400];
+
+	snprintf(row.id, sizeof(row.id), "%s", id);
+	snprintf(row.job, sizeof(row.job), "%s", job);
+	snprintf(text, sizeof(text),
+		 "{\"id\":\"%s\",\"job\":\"%s\",\"kind\":\"%s\",\"ranks\":[3],"
+		 "\"begin_unix_ns\":\"%d\",\"end_unix_ns\":\"%d\"%s}",
+		 id, job, kind, (int)begin, (int)end, more);
+	assert_int_equal(store_put_incident(store, &row, text), 0);
+}
+
+static void late_requests_name_the_incident_of_their_slow_step(void **unused)
+{
+	json_t *j, *step;
+
+	assert_int_equal(store_begin(store), 0);
+	put_at("0000000a", "serve@1", "slow_rank", 100, 900, "");
+	put_at("0000000b", "serve@1", "slow_rank", 400, 500, ""); /* the shorter one */
+	put_at("00000009", "serve@1", "slow_rank", 445, 447, ",\"symptom\":\"transient\"");
+	put_at("0000000c", "serve@1", "slow_rank", 455, 470, ""); /* after it, and not its row */
+	put_at("0000000d", "serve@1", "slow_rank", 430, 439, ""); /* before it */
+	put_at("0000000e", "other@1", "slow_rank", 441, 449, "");
+	put_at("0000000f", "serve@1", "requests", 420, 460, "");
+	put_at("000000aa", "serve@1", "requests", 300, 2000,
+	       ",\"findings\":[{\"step_begin_unix_ns\":\"440\",\"step_end_unix_ns\":\"452\"}]");
+	put_at("000000ab", "serve@1", "requests", 3000, 4000,
+	       ",\"findings\":[{\"step_begin_unix_ns\":\"3100\",\"step_end_unix_ns\":\"3200\"}]");
+	assert_int_equal(store_commit(store), 0);
+	j = store_incident_json(store, "000000aa");
+	step = json_object_get(j, "step_incident");
+	assert_string_equal(json_string_value(json_object_get(step, "id")), "0000000b");
+	assert_string_equal(json_string_value(json_object_get(step, "title")), "rank 3 is slow");
+	json_decref(j);
+	j = store_incident_json(store, "000000ab");
+	assert_true(json_is_null(json_object_get(j, "step_incident")));
+	json_decref(j);
+	j = store_incident_json(store, "0000000a");
+	assert_null(json_object_get(j, "step_incident"));
+	json_decref(j);
+}
+
 static void an_id_may_be_as_short_as_is_unique(void **unused)
 {
 	struct incident_row rows[4] = {
@@ -1151,6 +1197,7 @@ int main(void)
 	    CASE(keeps_everything_over_a_reopen),
 	    CASE(an_open_incident_is_among_those_to_restore),
 	    CASE(merges_incidents),
+	    CASE(late_requests_name_the_incident_of_their_slow_step),
 	    CASE(an_id_may_be_as_short_as_is_unique),
 	    CASE(follows_an_incident_that_was_merged_twice),
 	    CASE(keeps_findings_with_their_incident),
