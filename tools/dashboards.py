@@ -77,6 +77,29 @@ DASHBOARDS = {
         ("Lost windows", "none",
          [(f"increase(sysom_uplink_windows_dropped_total{{{NODE}}}[$__rate_interval])", "{{instance}}")]),
     ]),
+    "serving": ("sysom: requests and links", [("job_name", "label_values(sysom_rank_info, job_name)")], [
+        ("Requests now", "none", [(f"sum by (job_name, state) (sysom_job_requests{{{JOB}}})", "{{job_name}} {{state}}")]),
+        ("Requests that ended, each second", "none",
+         [(f"sum by (job_name, result) (rate(sysom_requests_total{{{JOB}}}[$__rate_interval]))", "{{job_name}} {{result}}")]),
+        ("Time to first token", "s",
+         [(f'sysom_job_request_seconds{{{JOB},objective="ttft"}}', "{{job_name}} {{quantile}}")]),
+        ("Time per output token", "s",
+         [(f'sysom_job_request_seconds{{{JOB},objective="tpot"}}', "{{job_name}} {{quantile}}")]),
+        ("Requests that missed an objective, each second", "none",
+         [(f"rate(sysom_job_request_violations_total{{{JOB}}}[$__rate_interval])", "{{job_name}} {{objective}}")]),
+        ("Open incidents of requests", "table", [(f'sysom_incident_open{{{JOB},symptom="slow_requests"}}', "")]),
+        ("Bus bandwidth of collectives between nodes", "Bps",
+         [(f"rate(sysom_collective_bytes_total{{{JOB}}}[$__rate_interval]) / "
+           f"rate(sysom_collective_seconds_total{{{JOB}}}[$__rate_interval])", "{{job_name}} rank {{rank}} {{function}}")]),
+        ("Collectives between nodes, each second", "none",
+         [(f"rate(sysom_collectives_total{{{JOB}}}[$__rate_interval])", "{{job_name}} rank {{rank}} {{function}}")]),
+        ("Rate of links while they send", "Bps",
+         [(f"rate(sysom_link_bytes_total{{{JOB}}}[$__rate_interval]) / "
+           f"rate(sysom_link_seconds_total{{{JOB}}}[$__rate_interval])", "{{job_name}} rank {{rank}} to {{to}}")]),
+        ("Time per transfer", "s",
+         [(f"rate(sysom_link_seconds_total{{{JOB}}}[$__rate_interval]) / "
+           f"rate(sysom_link_transfers_total{{{JOB}}}[$__rate_interval])", "{{job_name}} rank {{rank}} to {{to}}")]),
+    ]),
 }
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
