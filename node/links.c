@@ -14,7 +14,7 @@
 #define COUNT_MAX (1u << 20)
 
 struct open_coll {
-	uint64_t comm, begin_ns, end_ns, bytes;
+	uint64_t comm, begin_ns, end_ns, bytes, transfers;
 	uint32_t seq;
 	uint8_t func;
 	bool used;
@@ -76,7 +76,8 @@ static void complete(struct links *l, struct open_coll *o)
 		return;
 	}
 	l->stats.collectives++;
-	c->transfers++;
+	c->collectives++;
+	c->transfers += o->transfers;
 	c->bytes += o->bytes;
 	c->time_ns += o->end_ns - o->begin_ns;
 	c->usual_count++;
@@ -116,6 +117,7 @@ static void add_to_coll(struct links *l, const struct transfer *t)
 			o->begin_ns = t->begin_ns < o->begin_ns ? t->begin_ns : o->begin_ns;
 			o->end_ns = t->end_ns > o->end_ns ? t->end_ns : o->end_ns;
 			o->bytes += t->bytes;
+			o->transfers += t->count;
 			return;
 		}
 	}
@@ -123,8 +125,8 @@ static void add_to_coll(struct links *l, const struct transfer *t)
 		complete(l, oldest);
 		spare = oldest;
 	}
-	*spare =
-	    (struct open_coll){t->comm, t->begin_ns, t->end_ns, t->bytes, t->seq, t->func, true};
+	*spare = (struct open_coll){t->comm,  t->begin_ns, t->end_ns, t->bytes,
+				    t->count, t->seq,	   t->func,   true};
 }
 
 /* ---- links ---- */

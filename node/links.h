@@ -30,7 +30,8 @@ struct links_key {
 };
 struct links_link {
 	struct links_key key;
-	uint64_t transfers, bytes; /* all ever; of a collective: how many */
+	uint64_t transfers, bytes; /* all ever */
+	uint64_t collectives;	   /* all ever; of a link: 0 */
 	/* all ever, from first to last transfer: of its collectives; of its inputs, which overlap if there
 	 * are several channels */
 	uint64_t time_ns;

@@ -115,10 +115,10 @@ void links_node_json(const struct process *p, struct buf *out)
 	for (uint32_t i = 0; p->links && (k = links_coll_at(p->links, i)); i++) {
 		buf_printf(out,
 			   "%s{\"communicator\":\"%" PRIx64
-			   "\",\"function\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":\"%" PRIu64
-			   "\",\"ms\":%.6g,\"bus_gb_s\":%.6g",
-			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->transfers,
-			   k->bytes, (double)k->time_ns / 1e6,
+			   "\",\"function\":\"%s\",\"count\":%" PRIu64 ",\"transfers\":%" PRIu64
+			   ",\"bytes\":\"%" PRIu64 "\",\"ms\":%.6g,\"bus_gb_s\":%.6g",
+			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->collectives,
+			   k->transfers, k->bytes, (double)k->time_ns / 1e6,
 			   k->time_ns ? (double)k->bytes / (double)k->time_ns : 0.0);
 		put_fits(out, k->fit);
 		buf_printf(out, "}");
@@ -131,7 +131,7 @@ void links_node_json(const struct process *p, struct buf *out)
 static const struct {
 	const char *name, *help;
 	bool of_coll;
-	enum { BYTES, SECONDS, COUNT } what;
+	enum { BYTES, SECONDS, TRANSFERS, COLLECTIVES } what;
 } series[] = {
     {"sysom_collective_bytes_total", "Bytes that the rank sent to other nodes in collectives.",
      true, BYTES},
@@ -139,19 +139,22 @@ static const struct {
      "Time of these collectives from first to last transfer; bytes per second of it are the bus "
      "bandwidth.",
      true, SECONDS},
-    {"sysom_collectives_total", "Collectives with transfers to other nodes.", true, COUNT},
+    {"sysom_collective_transfers_total", "Transfers to other nodes in these collectives.", true,
+     TRANSFERS},
+    {"sysom_collectives_total", "Collectives with transfers to other nodes.", true, COLLECTIVES},
     {"sysom_link_bytes_total", "Bytes that the rank sent to this peer.", false, BYTES},
     {"sysom_link_seconds_total", "Time of these transfers, of all channels together.", false,
      SECONDS},
-    {"sysom_link_transfers_total", "Transfers to this peer.", false, COUNT},
+    {"sysom_link_transfers_total", "Transfers to this peer.", false, TRANSFERS},
 };
 
 static void put_sample(struct metrics *m, size_t at, const struct process *p,
 		       const struct links_link *k)
 {
-	double v = series[at].what == BYTES	? (double)k->bytes
-		   : series[at].what == SECONDS ? (double)k->time_ns * 1e-9
-						: (double)k->transfers;
+	double v = series[at].what == BYTES	  ? (double)k->bytes
+		   : series[at].what == SECONDS	  ? (double)k->time_ns * 1e-9
+		   : series[at].what == TRANSFERS ? (double)k->transfers
+						  : (double)k->collectives;
 	char rank[12], comm[20], to[12];
 
 	snprintf(rank, sizeof(rank), "%d", p->id.rank);

@@ -52,9 +52,9 @@ for service in sysomd sysom-aggregator; do
 	sed 's/^/# /' "$WORK/otlp.log"
 done
 ok "with those of ranks" grep -q '"name":"sysom_rank_steps_total"' "$GOT"
-links() { # the six series of a job's links and collectives
+links() { # the seven series of a job's links and collectives
 	[ "$(latest sysomd | jq -r 'select((.name | test("^sysom_(link|collective)s?_")) and ([.. | .stringValue? // empty | select(startswith("links@"))] |
-		length > 0)) | .name' | sort -u | wc -l)" = 6 ]
+		length > 0)) | .name' | sort -u | wc -l)" = 7 ]
 }
 ok "of links and of collectives" stack_wait 10 links
 ok "seconds have their unit" stack_wait 30 grep -q '"name":"sysom_rank_self_excess_seconds"[^{]*"unit":"s"' "$GOT"

@@ -191,7 +191,8 @@ static void a_collective_is_counted_once_and_whole(void **state)
 	assert_null(links_coll_at(l, 1));
 	assert_int_equal(links_stats(l)->collectives, colls);
 	assert_int_equal(links_stats(l)->late, 0);
-	assert_int_equal(c->transfers, colls);
+	assert_int_equal(c->collectives, colls);
+	assert_int_equal(c->transfers, colls * inputs * 8);
 	assert_int_equal(c->bytes, (uint64_t)colls * inputs * 8000);
 	/* each had the size of all its inputs, and lasted from the first to the last */
 	assert_int_equal(c->usual.cells, 1);
@@ -282,7 +283,8 @@ static void adds_up_channels_and_collectives(void **state)
 	assert_null(links_channel_at(l, 9, 0));
 	assert_non_null(links_channel_at(l, 1, LINKS_CHANNELS - 1));
 	/* one collective: from the first to the last transfer */
-	assert_int_equal(links_coll_at(l, 0)->transfers, 1);
+	assert_int_equal(links_coll_at(l, 0)->collectives, 1);
+	assert_int_equal(links_coll_at(l, 0)->transfers, 24);
 	assert_int_equal(links_coll_at(l, 0)->time_ns, 2000);
 	assert_int_equal(links_coll_at(l, 0)->bytes, 24000);
 }
