@@ -129,7 +129,7 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 		doctor_add(d, "Python spans", DOCTOR_WARN,
 			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
 			   "%.0f values were not valid counts or ids, %.0f requests exceeded the "
-			   "limit of a span, %.0f functions can't be traced",
+			   "limit of a span, %.0f functions do not exist or can't be traced",
 			   sum[0], sum[1], sum[2]);
 }
 

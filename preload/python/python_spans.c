@@ -13,7 +13,7 @@
 #define SPANS_PERIOD_NS	   250000000ull
 #define SPANS_MINOR_EVENTS 12 /* 3.12: sys.monitoring */
 
-enum function_state { FUNCTION_WAITS, FUNCTION_FOLLOWED, FUNCTION_LOST };
+enum function_state { FUNCTION_WAITS, FUNCTION_FOLLOWED, FUNCTION_LOST, FUNCTION_ABSENT };
 
 static uint8_t spans_state[LIMIT_SPAN_FUNCTIONS]; /* enum function_state */
 static uint32_t spans_queued;			  /* a call is pending in the interpreter */
@@ -79,11 +79,38 @@ static void look_for(const struct span_table *t, uint32_t i)
 		err = follow(found, &t->rows[f->row]);
 		python_api.Py_DecRef(found);
 	}
-	/* A catalogue names a function once for each release that has it elsewhere, so one that is
-	 * absent is no loss. */
-	spans_state[i] = how == PYTHON_FOUND && !err ? FUNCTION_FOLLOWED : FUNCTION_LOST;
+	spans_state[i] = how == PYTHON_ABSENT ? FUNCTION_ABSENT
+			 : err		      ? FUNCTION_LOST
+					      : FUNCTION_FOLLOWED;
 	if (err)
 		ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_FUNCTION, 1);
+}
+
+static bool has_nvtx(const struct span_table *t, uint16_t row)
+{
+	for (uint32_t i = 0; i < t->nvtx_count; i++)
+		if (t->nvtx[i].row == row)
+			return true;
+	return false;
+}
+
+/* A catalogue names a function once for each release that has it elsewhere, so one that is absent is no
+ * loss. A span is lost if all of its functions are. */
+static void count_absent(const struct span_table *t)
+{
+	uint32_t end;
+
+	for (uint32_t i = 0; i < t->function_count; i = end) {
+		bool absent = true;
+
+		for (end = i;
+		     end < t->function_count && t->functions[end].row == t->functions[i].row; end++)
+			absent &= spans_state[end] == FUNCTION_ABSENT;
+		if (!absent || has_nvtx(t, t->functions[i].row))
+			continue;
+		ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_FUNCTION, 1);
+		spans_state[i] = FUNCTION_LOST; /* counted */
+	}
 }
 
 /* In the interpreter's main thread, with the GIL. An error would end the job's main loop: there is
@@ -100,8 +127,10 @@ static int spans_pending(void *unused)
 		for (uint32_t i = 0; t && i < t->function_count; i++)
 			if (spans_state[i] == FUNCTION_WAITS)
 				look_for(t, i);
-		if (t)
+		if (t) {
+			count_absent(t);
 			python_gc_add();
+		}
 		python_api.PyErr_Restore(type, value, traceback);
 	}
 	/* release; pairs with the acquire in python_spans_tend */

@@ -178,6 +178,22 @@ def tell_bytes(what, sent, raw, seconds):
           f"{raw / seconds * 3600 / 2**30:.2f}, sent {sent / seconds * 3600 / 2**30:.3f} GiB per hour and instance")
 
 
+def windows_of(stack):
+    """Of all incidents, with times of the monotonic clock."""
+    offset = time.time_ns() - time.monotonic_ns()
+    listed = stack.get("SYSOM_URL", "incidents?job=detect&limit=1000")["incidents"]
+    return [dict(w, begin=int(w["begin_unix_ns"]) - offset, end=int(w["end_unix_ns"]) - offset) for i in listed
+            for w in stack.get("SYSOM_URL", f"incidents/{i['id']}")["windows"]]
+
+
+def tell_windows(what, windows, slow):
+    """slow: steps of the engine's own clock."""
+    sent = sum(w["bytes"] for w in windows)
+    right = [w for w in windows if any(overlaps(w, r["begin_ns"], r["end_ns"]) for r in slow)]
+    print(f"{what}: {len(windows)} windows, {sent / 1e3:.0f} kB, {len([w for w in windows if w['records']])} with records; "
+          f"{len(right)} hold a step that took {SLOW} times what it should")
+
+
 def exported_in(pid):
     """Of the device records in the process's ring: all; those that were exported while a thread of it waited for the GPU;
     how long after a wait the others were, in ms; and the share of the time in which a thread waited."""
@@ -229,11 +245,16 @@ def detect(work, name, rate, scales, healthy_s, faulty_s, seed, score):
     exported = [exported_in(pid) for pid in sorted({r["pid"] for r in truth_of(truth) if "worker_step" in r})]
     r2 = {f"{m['phase']} {r['rank']}": m["r2"] for r in stack.get("NODE", "status")["ranks"] for m in r["models"]
           if m["state"] == "ready"}
+    windows = windows_of(stack)
     end(job)
     stack.stop()
+    slow = [r for r in steps_of(truth) if r["took_ns"] > SLOW * r["expected_ns"]]
+    turn = start_ns + (healthy_s - 1) * 1e9
     print(f"\n{label}: {healthy_s} s healthy, {len(injections)} injections in {faulty_s} s; R2 {r2}")
     tell_bytes("healthy", *healthy, healthy_s)
+    tell_windows("healthy", [w for w in windows if w["end"] < turn], slow)
     tell_bytes("with injections", *faulty, end_s - healthy_s)
+    tell_windows("with injections", [w for w in windows if w["end"] >= turn], slow)
     tell_exported(exported)
     score.add(injections, flags_of(f"{work}/{name}.rec"), steps_of(truth), start_ns)
 
@@ -295,6 +316,8 @@ def main():
     p.add_argument("--rounds", type=int, default=3, help="of the cost; at least 3, so that a ratio has an interval")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", choices=("detect", "cost"))
+    p.add_argument("--healthy", type=float, default=1, help="healthy stretches are so many times as long: what the buckets of "
+                   "windows hold at the begin counts less")
     p.add_argument("--keep", help="a new directory for recordings and truth files")
     o = p.parse_args()
     if o.rounds < 3:
@@ -307,9 +330,9 @@ def main():
         os.chmod(work, 0o755)
         if o.only != "cost":
             score = Score()
-            detect(work, "mooncake_conversation", 3, (0.03, 0.2), 40, 40 if o.quick else 80, o.seed, score)
+            detect(work, "mooncake_conversation", 3, (0.03, 0.2), 40 * o.healthy, 40 if o.quick else 80, o.seed, score)
             if not o.quick:
-                detect(work, "azure_llm_2023_code", 8, (0.1, 1), 60, 80, o.seed + 1, score)
+                detect(work, "azure_llm_2023_code", 8, (0.1, 1), 60 * o.healthy, 80, o.seed + 1, score)
             print()
             score.tell()
         if o.only != "detect":
