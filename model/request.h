@@ -42,6 +42,8 @@ struct request_step {
 };
 
 #define REQUEST_SPAN_BYTES 64
+/* Around the slow step of a request, in the windows of its time. */
+#define REQUEST_MARGIN_NS 50000000ull
 struct request_violation {
 	uint64_t id;
 	uint32_t objective; /* enum request_objective */

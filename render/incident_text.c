@@ -248,6 +248,13 @@ static void print_slow_step(FILE *to, const json_t *in)
 
 	if (!json_is_object(step) || incident_verdict_is_hang(in))
 		return;
+	if (!strcmp(jsonget_text(in, "kind"),
+		    "requests")) { /* of a process without numbered steps */
+		fprintf(to, "\n  slowest   step of the engine: %s\n",
+			term_ms(jsonget_number(step, "latency_ms")));
+		print_span(to, step);
+		return;
+	}
 	fprintf(to, "\n  slowest   step %s: %s, expected %s",
 		term_count(jsonget_number(step, "step")),
 		term_ms(jsonget_number(step, "latency_ms")),

@@ -355,6 +355,15 @@ static const struct slow_step *slow_step_of(const struct digest *d)
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
+/* The step of a late request in a process without steps of its own; NULL: it is no such window, or nobody
+ * saw what the process did. */
+static const struct slow_step *asked_step_of(const struct digest *d)
+{
+	const struct slow_step *s = d->excerpt && !d->steps ? &d->excerpt->step : NULL;
+
+	return s && s->known && *s->function_name ? s : NULL;
+}
+
 /* The window's slow steps. Those of a requested window count with the windows that it repeats. */
 static struct slow_steps steps_of(const struct digest *d)
 {
@@ -415,7 +424,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 {
 	struct run r = run_of(d);
 	struct member *m = member_of(i, &d->rank);
-	const struct slow_step *spike = slow_step_of(d);
+	const struct slow_step *spike = slow_step_of(d), *asked = asked_step_of(d);
 	bool again = window_reason_says(d->reason) & WINDOW_SAYS_AGAIN;
 
 	if (m)
@@ -429,6 +438,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	anomaly_take(i, d->anomaly_id);
 	if (spike)
 		incident_spikes_note(i, d->rank.rank, spike, !digest_is_own(d));
+	if (asked && i->apart > 1)
+		incident_spikes_note(i, d->rank.rank, asked,
+				     2 * asked->blocked_ns >= asked->function_ns);
 	if (!again)
 		run_take(i, r);
 	i->windows++;

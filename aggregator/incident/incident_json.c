@@ -404,8 +404,11 @@ static void put_slow_step(json_t *out, const struct incident *i, const struct in
 		   : json_null());
 	if (i->spike_count && incident_is_spikes(i))
 		step = &i->spikes->step;
+	if (i->apart > 1)
+		step = incident_spikes_of_request(i);
 	json_object_set_new(out, "slow_step", slow_step_json_make(step));
-	json_object_set_new(out, "other_spikes", incident_spikes_json(i, step));
+	json_object_set_new(out, "other_spikes",
+			    i->apart > 1 ? json_array() : incident_spikes_json(i, step));
 }
 
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

@@ -163,7 +163,7 @@ struct incident {
 	uint64_t apart;
 	/* Those whose function is known: those of ranks that were slow themselves before those of
 	 * ranks that waited, then the longest first. If it is an incident of spikes, the first one is
-	 * what they are about. */
+	 * what they are about. Of requests: their slow steps in processes without steps of their own. */
 	struct incident_spike *spikes;
 	uint32_t spike_count;
 	size_t spike_room;
@@ -241,6 +241,9 @@ json_t *incident_spikes_json(const struct incident *i, const struct slow_step *s
 /* How the member's spikes recur: their number, and the time between them in ns; 0: they are too few, or
  * come at no regular time. */
 uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns);
+/* Of requests: the longest slow step in which a process without steps worked, and did not wait; NULL: none
+ * is known. */
+const struct slow_step *incident_spikes_of_request(const struct incident *i);
 /* It has a run that is no transient. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

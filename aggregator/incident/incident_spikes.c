@@ -59,6 +59,11 @@ void incident_spikes_merge(struct incident *to, const struct incident *from)
 		take(to, &from->spikes[k]);
 }
 
+const struct slow_step *incident_spikes_of_request(const struct incident *i)
+{
+	return i->apart > 1 && i->spike_count && !i->spikes->waits ? &i->spikes->step : NULL;
+}
+
 json_t *incident_spikes_json(const struct incident *i, const struct slow_step *shown)
 {
 	json_t *list = json_array();

@@ -13,6 +13,7 @@
 #include "base/order.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
+#include "model/request.h"
 #include "model/thresholds.h"
 
 #define FUNCTIONS_MAX 1024u /* with their lines */
@@ -36,8 +37,9 @@ struct finder {
 	const bool *healthy; /* of each step */
 	slow_step_name_fn name;
 	void *arg;
-	const struct window_step *step;
+	const struct window_step *step; /* NULL: of a late request */
 	struct interval at;
+	double lost_ns;
 	uint32_t tid;
 	struct function *function;
 	struct idmap by_name; /* hash of name and line -> function */
@@ -98,6 +100,25 @@ static uint32_t thread_of(const struct window *w, struct interval at)
 	return launched ? launched : w->rank.pid;
 }
 
+/* The thread with the longest span in that time, of those the innermost; 0: there is none. */
+static uint32_t spanned_thread(const struct window *w, struct interval at)
+{
+	const struct record *best = NULL;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
+		const struct record *r = &w->host[i];
+		uint64_t ns = overlap(at, r->begin_ns, r->end_ns);
+
+		if (r->kind != RECORD_SPAN || !ns ||
+		    (best && (ns < most || (ns == most && r->seq <= best->seq))))
+			continue;
+		best = r;
+		most = ns;
+	}
+	return best ? best->thread : 0;
+}
+
 /* ---- spans ---- */
 
 struct span {
@@ -112,6 +133,8 @@ static void add_span(const struct finder *f, const struct record *r, struct span
 	s->slow_ns += (double)overlap(f->at, r->begin_ns, r->end_ns);
 	if (r->seq > s->depth)
 		s->depth = r->seq;
+	if (!f->step)
+		return;
 	for (size_t i = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, r->begin_ns);
 	     i < w->step_count; i++) {
 		struct interval at = interval_of(&w->steps[i].step);
@@ -126,7 +149,7 @@ static void add_span(const struct finder *f, const struct record *r, struct span
 static bool find_span(struct finder *f)
 {
 	const struct window *w = f->w;
-	double lost = window_step_lost_ns(f->step), healthy = 0;
+	double healthy = 0;
 	struct span *list = calloc((size_t)w->name_count + 1, sizeof(*list)), *best = NULL;
 
 	if (!list)
@@ -144,8 +167,8 @@ static bool find_span(struct finder *f)
 		struct span *s = &list[i];
 
 		s->usual_ns /= healthy > 0 ? healthy : 1;
-		if (s->slow_ns - s->usual_ns >= thresholds.part.half * lost && s->slow_ns > 0 &&
-		    (!best || s->depth > best->depth))
+		if (s->slow_ns - s->usual_ns >= thresholds.part.half * f->lost_ns &&
+		    s->slow_ns > 0 && (!best || s->depth > best->depth))
 			best = s;
 	}
 	if (best) {
@@ -423,7 +446,7 @@ ORDER_BY(by_begin, struct interval, ORDER_UP(begin_ns));
 static bool find_bubbles(struct finder *f)
 {
 	const struct window *w = f->w;
-	double least_ns = thresholds.part.little * window_step_lost_ns(f->step);
+	double least_ns = thresholds.part.little * f->lost_ns;
 	struct interval *busy = malloc((w->device_count + 1) * sizeof(*busy));
 	uint64_t done = f->at.begin_ns;
 	size_t n = 0;
@@ -480,7 +503,7 @@ static void put_kernel(struct slow_step *out, const char *name, const struct ker
 static bool find_kernels(struct finder *f)
 {
 	const struct window *w = f->w;
-	double least_ns = thresholds.part.little * window_step_lost_ns(f->step), healthy = 0;
+	double least_ns = thresholds.part.little * f->lost_ns, healthy = 0;
 	struct kernels *list = calloc((size_t)w->name_count + 1, sizeof(*list));
 
 	if (!list)
@@ -510,6 +533,38 @@ static bool find_kernels(struct finder *f)
 	return true;
 }
 
+/* The step of a late request, in a process without steps of its own. */
+static void of_request(struct finder *f)
+{
+	const struct window *w = f->w;
+
+	if (w->end_ns <= w->begin_ns + 2 * REQUEST_MARGIN_NS)
+		return;
+	f->at = (struct interval){w->begin_ns + REQUEST_MARGIN_NS, w->end_ns - REQUEST_MARGIN_NS};
+	f->tid = spanned_thread(w, f->at);
+	f->lost_ns = (double)(f->at.end_ns - f->at.begin_ns);
+	f->out->known = f->tid != 0;
+	f->out->latency_ns = f->lost_ns;
+}
+
+static void of_rank(struct finder *f)
+{
+	const struct step *s = &f->step->step;
+	struct slow_step *out = f->out;
+
+	f->at = interval_of(s);
+	f->tid = thread_of(f->w, (struct interval){s->begin_ns, s->end_ns});
+	f->lost_ns = window_step_lost_ns(f->step);
+	out->known = f->lost_ns > 0;
+	out->spike = f->step->flags & WINDOW_STEP_SPIKE;
+	out->bound = !s->kernels		      ? SLOW_STEP_UNKNOWN
+		     : s->flags & STEP_FLAG_CPU_BOUND ? SLOW_STEP_CPU
+						      : SLOW_STEP_GPU;
+	out->index = s->index;
+	out->latency_ns = (double)s->latency_ns;
+	out->expected_ns = text_finite(f->step->expected_ns);
+}
+
 bool slow_step_find(const struct window *w, const bool *slow, const bool *healthy,
 		    slow_step_name_fn name, void *arg, struct slow_step *out)
 {
@@ -519,24 +574,19 @@ bool slow_step_find(const struct window *w, const bool *slow, const bool *health
 			   .arg = arg,
 			   .step = worst_of(w, slow),
 			   .out = out};
-	const struct step *s;
 
 	memset(out, 0, sizeof(*out));
-	if (!f.step || !(window_step_lost_ns(f.step) > 0))
+	if (f.step)
+		of_rank(&f);
+	else if (!w->step_count && w->reason == WINDOW_ASKED)
+		of_request(&f);
+	if (!out->known) {
+		memset(out, 0, sizeof(*out));
 		return true;
-	s = &f.step->step;
-	f.at = interval_of(s);
-	f.tid = thread_of(w, (struct interval){s->begin_ns, s->end_ns});
-	out->known = true;
-	out->spike = f.step->flags & WINDOW_STEP_SPIKE;
-	out->bound = !s->kernels		      ? SLOW_STEP_UNKNOWN
-		     : s->flags & STEP_FLAG_CPU_BOUND ? SLOW_STEP_CPU
-						      : SLOW_STEP_GPU;
-	out->index = s->index;
+	}
 	out->begin_unix_ns = (int64_t)f.at.begin_ns + w->realtime_offset_ns;
-	out->latency_ns = (double)s->latency_ns;
-	out->expected_ns = text_finite(f.step->expected_ns);
-	if (find_span(&f) && find_function(&f) && find_bubbles(&f) && find_kernels(&f))
+	if (find_span(&f) && find_function(&f) &&
+	    (!f.step || (find_bubbles(&f) && find_kernels(&f))))
 		return true;
 	memset(out, 0, sizeof(*out));
 	return false;

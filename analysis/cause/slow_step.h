@@ -2,7 +2,9 @@
  * slow_step.h - describe one slow step of a window: the span and the function that took the time,
  * whether the GPU waited for the host, and which code held the GIL meanwhile.
  *
- * Means over steps hide a single spike, so this describes the step that lost most time. Pure.
+ * Means over steps hide a single spike, so this describes the step that lost most time. A process
+ * without steps of its own (a serving engine, its API) has the step of a late request, for which its
+ * window was asked. Pure.
  * Trust: the window was decoded; its numbers are checked here. Time: n log n in its records and
  * samples. Threads: any. Times: nanoseconds. */
 #pragma once
@@ -35,10 +37,10 @@ struct slow_step_kernel {
 };
 
 struct slow_step {
-	bool known; /* the window has a step that lost time */
+	bool known; /* the window has a step that lost time, or is of a late request */
 	bool spike;
 	uint32_t bound; /* enum slow_step_bound */
-	uint64_t index; /* the rank's number of it */
+	uint64_t index; /* the rank's number of it; of a late request: 0 */
 	int64_t begin_unix_ns;
 	double latency_ns, expected_ns; /* expected 0: not known */
 	/* The innermost span that took at least half of the time lost more than usual; "": none. */

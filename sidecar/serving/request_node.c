@@ -20,9 +20,8 @@
 #define LINKS	      16u
 #define READS_BURST   16.0 /* of a process's records: 4 to 14 ms each, in which no ring is drained */
 #define READS_PER_S   4.0
-#define SPANS_MAX     20000u	  /* records of a process in one step that are looked at */
-#define LISTED_MAX    500u	  /* requests in an answer */
-#define MARGIN_NS     50000000ull /* around the step, in a window */
+#define SPANS_MAX     20000u /* records of a process in one step that are looked at */
+#define LISTED_MAX    500u   /* requests in an answer */
 #define TEXT_ID_BYTES 17
 /* of a beat: all that is not of a rank or a job, and what announces one of these */
 #define BEAT_HEAD_BYTES 512u
@@ -97,10 +96,10 @@ static void ask_windows(struct node *n, const char *job, const struct request_vi
 	struct request_node *q = n->request_node;
 	struct wire_command c = {.kind = WIRE_COMMAND_WINDOW,
 				 .rank = INT32_MIN,
-				 .begin_ns = v->slow.begin_ns - MARGIN_NS,
-				 .end_ns = v->slow.end_ns + MARGIN_NS};
+				 .begin_ns = v->slow.begin_ns - REQUEST_MARGIN_NS,
+				 .end_ns = v->slow.end_ns + REQUEST_MARGIN_NS};
 
-	if (v->slow.begin_ns < MARGIN_NS)
+	if (v->slow.begin_ns < REQUEST_MARGIN_NS)
 		return;
 	text_copy(c.job, sizeof(c.job), job);
 	request_anomaly(job, v, c.anomaly_id);

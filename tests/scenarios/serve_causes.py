@@ -66,6 +66,8 @@ ROWS = (
         named="compile", layer="cpu", once=True),
     Row("kv", "the key-value cache takes long to carry", "kv:size=300", options=("--split", "--workers", "1"),
         flags="--requests-tpot 60ms", causes=("request-transfer",), named="transfer", requests=True),
+    Row("schedule", "the engine's scheduler is slow, which is none of the table's", "schedule:size=150", flags="--requests-tpot 60ms",
+        causes=("request-decode",), named="_sort_waiting (scheduler.py:", requests=True),
     Row("ghost", "drafted tokens are never accepted", "ghost", options=("--speculate", "3"), flags="--requests-tpot 35ms",
         causes=("request-drafts",), named="accepted", requests=True),
 )

@@ -1446,6 +1446,82 @@ static json_t *json_of(const struct incident_change *c)
 	return j;
 }
 
+/* A window of an engine, which has no steps, of the time of a late request's slow step: it was in that
+ * function, running or blocked. */
+static struct incident_change engine(uint8_t way, double at_s, const char *function, bool blocked)
+{
+	static const char *const names[] = {"", "EngineCore::Schedule"};
+	struct digest like = window("job", -1, WINDOW_ASKED, at_s, at_s + 0.3), d;
+	struct record span = {.kind = RECORD_SPAN,
+			      .thread = 7,
+			      .name = 1,
+			      .begin_ns = like.begin_unix_ns + 60000000,
+			      .end_ns = like.end_unix_ns - 60000000};
+	struct window w = {.rank = like.rank,
+			   .reason = WINDOW_ASKED,
+			   .begin_ns = like.begin_unix_ns,
+			   .end_ns = like.end_unix_ns,
+			   .host = &span,
+			   .host_count = 1,
+			   .names = (char **)(uintptr_t)names,
+			   .name_count = 2};
+	struct stack_frame f = {.kind = STACK_FRAME_PYTHON, .line = 41};
+	struct stack_sample sample = {.kind = STACK_ON_CPU,
+				      .count = 15,
+				      .weight_ns = 150000000,
+				      .pid = 7,
+				      .tid = 7,
+				      .time_ns = span.begin_ns + 50000000};
+	struct stack_switch wait = {
+	    .pid = 7, .tid = 7, .out_ns = span.begin_ns, .in_ns = span.end_ns};
+	struct incident_change c;
+
+	memcpy(w.id, like.id, sizeof(w.id));
+	memset(w.anomaly_id, way, sizeof(w.anomaly_id));
+	stack_batch_init(&w.stacks, keyed_process());
+	stack_batch_string(&w.stacks, function, strlen(function), &f.object);
+	stack_batch_stack(&w.stacks, &f, 1, 0, STACK_END_ROOT, &sample.stack);
+	wait.stack = sample.stack;
+	if (blocked)
+		stack_batch_switch(&w.stacks, &wait);
+	else
+		stack_batch_sample(&w.stacks, &sample);
+	digest_make(&w, 1000, &d);
+	d.excerpt = excerpt_make(&w, NULL, NULL);
+	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
+	excerpt_drop(d.excerpt);
+	stack_batch_fini(&w.stacks);
+	return c;
+}
+
+static void late_requests_name_what_their_engine_did(void **unused)
+{
+	struct incident_change slow = add(window("job", 3, WINDOW_SELF, 10, 12));
+	struct incident_change late = say(late_requests(0x11, 10, 12, 3));
+	json_t *j, *step;
+
+	/* it waited for a worker: that says nothing about it */
+	assert_string_equal(engine(0x11, 10, "recv", true).id, late.id);
+	j = incident_set_json(set, late.id, 8, NULL);
+	assert_true(json_is_null(json_object_get(j, "slow_step")));
+	json_decref(j);
+	assert_string_equal(engine(0x11, 11, "sort_waiting", false).id, late.id);
+	j = incident_set_json(set, late.id, 8, NULL);
+	step = json_object_get(j, "slow_step");
+	assert_string_equal(json_string_value(json_object_get(step, "span")),
+			    "EngineCore::Schedule");
+	assert_non_null(
+	    strstr(json_string_value(json_object_get(step, "function")), "sort_waiting"));
+	assert_int_equal(json_array_size(json_object_get(j, "other_spikes")), 0);
+	assert_string_equal(json_string_value(json_object_get(j, "symptom")), "slow_requests");
+	json_decref(j);
+	/* in another incident it says nothing */
+	engine(0x33, 11, "sort_waiting", false);
+	j = incident_set_json(set, slow.id, 8, NULL);
+	assert_int_equal(json_array_size(json_object_get(j, "other_spikes")), 0);
+	json_decref(j);
+}
+
 static void a_single_spike_is_an_incident(void **unused)
 {
 	struct incident_change c = spike(0, WINDOW_SELF, 1, "pad");
@@ -1624,6 +1700,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    CASE(blames_the_rank_that_lost_its_own_time),
 	    CASE(requests_late_in_one_way_are_one_incident_of_their_own),
+	    CASE(late_requests_name_what_their_engine_did),
 	    CASE(names_the_containers_of_the_ranks_to_blame),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
 	    CASE(distinguishes_a_transient_from_a_fault),

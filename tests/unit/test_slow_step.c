@@ -278,6 +278,41 @@ static void without_a_slow_step_there_is_nothing_to_tell(void **unused)
 	unmake();
 }
 
+/* An engine's window of the time in which a request was late has no steps, and 50 ms more on both sides. */
+static void names_what_a_process_without_steps_did(void **unused)
+{
+	static const char *const sort[] = {"sort", "schedule"};
+	static const uint32_t lines[] = {87, 30};
+	struct slow_step s;
+	uint32_t stack;
+
+	make();
+	m.w.step_count = 0;
+	m.w.reason = WINDOW_ASKED;
+	m.w.begin_ns = begin_of(SLOW) - 50 * MS;
+	m.w.end_ns = begin_of(SLOW + 1) + 50 * MS;
+	stack = stack_of(sort, lines, 2);
+	for (uint32_t i = 0; i < 15; i++)
+		sample(THREAD, stack, begin_of(SLOW) + 5 * MS + i * 10 * MS, STACK_GIL_NONE);
+	s = find();
+	assert_true(s.known && !s.spike && s.bound == SLOW_STEP_UNKNOWN);
+	assert_int_equal(s.begin_unix_ns, begin_of(SLOW) + 5);
+	assert_true(s.latency_ns == 170e6 && s.span_ns == 160e6);
+	assert_string_equal(s.span, "Pad");
+	assert_string_equal(s.function, "sort (serve.py:87)");
+	assert_int_equal(s.samples, 15);
+	assert_int_equal(s.bubble_count + s.kernel_count, 0);
+	m.w.reason = WINDOW_STALL;
+	assert_false(find().known);
+	m.w.reason = WINDOW_ASKED;
+	m.w.end_ns = m.w.begin_ns + 100 * MS; /* nothing but margins */
+	assert_false(find().known);
+	m.w.end_ns = begin_of(SLOW + 1) + 50 * MS;
+	m.w.host_count = 0; /* no span: no thread is known */
+	assert_false(find().known);
+	unmake();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +322,7 @@ int main(void)
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
 	    cmocka_unit_test(names_kernels_that_took_longer_than_usual),
 	    cmocka_unit_test(without_a_slow_step_there_is_nothing_to_tell),
+	    cmocka_unit_test(names_what_a_process_without_steps_did),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
