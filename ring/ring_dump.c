@@ -276,7 +276,7 @@ static const char *clock_name(uint32_t source)
 }
 
 static const char *const drop_names[] = {
-#define X(name, text) text,
+#define X(name, text, events) text,
     RING_DROP_CAUSES (X)
 #undef X
 };

@@ -29,32 +29,33 @@
 #define RING_DEVICE_SLOT_BYTES 128u
 #define RING_NAME_NONE	       0u /* name id of "unknown": the arena was full or the name unreadable */
 
-/* One counter per cause of loss in the process; the order is part of the format. Append only. */
+/* One counter per cause of loss in the process; the order is part of the format. Append only. The
+ * last column: whether events are missing. */
 #define RING_DROP_CAUSES(X)                                                                        \
-	X(NO_LANE, "no_lane")		/* events of threads that found no free lane */            \
-	X(NAMES_FULL, "names_full")	/* names that did not fit the arena */                     \
-	X(CUPTI_BUFFER, "cupti_buffer") /* records that CUPTI dropped for lack of a buffer */      \
-	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp") /* records with a zero time stamp */               \
-	X(CUPTI_REVERSED, "cupti_reversed")	/* records whose end lies before their start */    \
-	X(CUPTI_PARTIAL, "cupti_partial")	/* kernels delivered before they ended */          \
-	X(CUPTI_UNKNOWN, "cupti_unknown")	/* records of an unknown layout */                 \
-	X(PACING, "pacing")		  /* device records dropped: the reader was too slow */    \
-	X(RECURSION, "recursion")	  /* wrapper calls from inside our own wrapper */          \
-	X(INTERNAL, "internal")		  /* our own failure; tracing latches off */               \
-	X(PLUGIN_HANDLE, "plugin_handle") /* NCCL profiler callbacks on unknown handles */         \
-	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
-	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
-	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
-	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */       \
-	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */         \
-	X(PLUGIN_LOAD, "plugin_load")	  /* the user's NCCL plugins that are none, or gone */     \
-	X(PLUGIN_INIT, "plugin_init")	  /* communicators that the user's plugin refused */       \
-	X(PLUGIN_ERROR, "plugin_error")	  /* errors from callbacks of the user's plugin */         \
-	X(SPAN_TEXT, "span_text")	  /* texts of ranges that were too long, or had no end */  \
-	X(CHANNELS, "channels")		  /* times that KernelCh went off for its cost */
+	X(NO_LANE, "no_lane", true)	      /* events of threads that found no free lane */      \
+	X(NAMES_FULL, "names_full", true)     /* names that did not fit the arena */               \
+	X(CUPTI_BUFFER, "cupti_buffer", true) /* records for which CUPTI had no buffer */          \
+	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp", true) /* records with a zero time stamp */         \
+	X(CUPTI_REVERSED, "cupti_reversed", true) /* records whose end lies before their start */  \
+	X(CUPTI_PARTIAL, "cupti_partial", true)	  /* kernels delivered before they ended */        \
+	X(CUPTI_UNKNOWN, "cupti_unknown", true)	  /* records of an unknown layout */               \
+	X(PACING, "pacing", true)	/* device records dropped: the reader was too slow */      \
+	X(RECURSION, "recursion", true) /* wrapper calls from inside our own wrapper */            \
+	X(INTERNAL, "internal", true)	/* our own failure; tracing latches off */                 \
+	X(PLUGIN_HANDLE, "plugin_handle", true)	 /* NCCL profiler callbacks on unknown handles */  \
+	X(STARTING, "starting", true)		 /* events while another thread builds the ring */ \
+	X(SWITCHED_OFF, "switched_off", false)	 /* calls while tracing is switched off */         \
+	X(SPAN_VALUE, "span_value", false)	 /* a span's work that is no count */              \
+	X(SPAN_FUNCTION, "span_function", false) /* functions that can't be followed */            \
+	X(SPAN_ITEMS, "span_items", true)	 /* requests of a span beyond LIMIT_SPAN_ITEMS */  \
+	X(PLUGIN_LOAD, "plugin_load", false) /* the user's NCCL plugins that are none, or gone */  \
+	X(PLUGIN_INIT, "plugin_init", false) /* communicators that the user's plugin refused */    \
+	X(PLUGIN_ERROR, "plugin_error", false) /* errors from callbacks of the user's plugin */    \
+	X(SPAN_TEXT, "span_text", false) /* texts of ranges that were too long, or had no end */   \
+	X(CHANNELS, "channels", false)	 /* times that KernelCh went off for its cost */
 
 enum ring_drop {
-#define X(name, text) RING_DROP_##name,
+#define X(name, ...) RING_DROP_##name,
 	RING_DROP_CAUSES (X)
 #undef X
 	    RING_DROP_COUNT

@@ -638,11 +638,17 @@ const struct join_stats *process_join_stats(const struct process *p)
 	return p->join ? join_stats(p->join) : &p->past.join;
 }
 
-void process_losses(const struct process *p,
+static const bool drop_loses[] = {
+#define X(name, text, events) events,
+    RING_DROP_CAUSES (X)
+#undef X
+};
+
+void process_losses(const struct process *p, bool events_only,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
 {
 	static const char *const drop_names[] = {
-#define X(name, text) text,
+#define X(name, text, events) text,
 	    RING_DROP_CAUSES (X)
 #undef X
 	};
@@ -656,9 +662,11 @@ void process_losses(const struct process *p,
 	fn(arg, "before_reattach", p->past.lost);
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		if (i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
+		if (events_only ? drop_loses[i]
+				: i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
 			fn(arg, drop_names[i], c.drops[i]);
-	fn(arg, "plugin_crash", p->state == PROCESS_GONE && c.plugin_calls > 0);
+	if (!events_only)
+		fn(arg, "plugin_crash", p->state == PROCESS_GONE && c.plugin_calls > 0);
 	for (unsigned i = 0; i < JOIN_LOSS_COUNT; i++)
 		fn(arg, join_loss_name(i), js->loss[i]);
 }
@@ -679,7 +687,7 @@ uint64_t process_lost(const struct process *p)
 
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		if (i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
+		if (drop_loses[i])
 			add_lost(&sum, NULL, c.drops[i]);
 	return sum;
 }

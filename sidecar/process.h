@@ -27,8 +27,8 @@ const struct join_stats *process_join_stats(const struct process *p);
 const char *process_unknown_variable(const struct process *p);
 /* The line at which the process refused its catalogue of spans; 0: it did not. */
 uint32_t process_spans_bad_line(const struct process *p);
-/* Losses by cause, through fn. */
-void process_losses(const struct process *p,
+/* Losses by cause, through fn. events_only: without causes by which no event is lost. */
+void process_losses(const struct process *p, bool events_only,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* NULL: it is gone. */
 struct process *process_by_serial(const struct node *n, uint64_t serial);

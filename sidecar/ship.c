@@ -201,7 +201,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	stack_batch_init(&w->stacks, keyed_process());
 	w->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
 	random_id(w->id);
-	process_losses(p, add_loss, w);
+	process_losses(p, true, add_loss, w);
 	err = windows_fill(w, q, p->rank);
 	if (err)
 		return err;

@@ -127,7 +127,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	    (unsigned long long)st->flagged, (unsigned long long)st->flagged_self,
 	    (unsigned long long)st->incomplete, (unsigned long long)st->host_stall,
 	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
-	process_losses(p, json_loss, b);
+	process_losses(p, false, json_loss, b);
 	buf_puts(b, "}");
 	models_json(p, b);
 	json_text_append(b, ",\"unknown_variable\":", process_unknown_variable(p));
@@ -526,7 +526,7 @@ static void rank_series(struct node *n, const struct http_user *user, struct met
 		struct loss_arg l = {out, n->processes[i]};
 
 		if (l.p && l.p->state != PROCESS_GONE && http_user_sees(user, l.p->uid))
-			process_losses(l.p, metric_loss, &l);
+			process_losses(l.p, false, metric_loss, &l);
 	}
 }
 

@@ -259,7 +259,7 @@ static void drain(struct peer_ring *p)
 static void print_counters(struct peer_ring *p)
 {
 	static const char *const names[] = {
-#define X(name, text) text,
+#define X(name, text, events) text,
 	    RING_DROP_CAUSES (X)
 #undef X
 	};

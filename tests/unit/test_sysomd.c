@@ -1069,6 +1069,7 @@ static bool reports_2_lost(struct rig *g)
 	return yes;
 }
 
+/* Nor are values and functions of a catalogue, which only status and doctor tell of. */
 static void what_was_switched_off_is_not_lost(void **state)
 {
 	struct rig *g = *state;
@@ -1079,10 +1080,11 @@ static void what_was_switched_off_is_not_lost(void **state)
 	job_start(g);
 	ring_writer_count_drop(&g->ring, RING_DROP_NO_LANE, 2);
 	ring_writer_count_drop(&g->ring, RING_DROP_SWITCHED_OFF, 21);
+	ring_writer_count_drop(&g->ring, RING_DROP_SPAN_FUNCTION, 3);
 	job_attach(g);
 	assert_true(until(reports_2_lost, g));
 	assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
-	assert_non_null(strstr(text, "\"lost\":{\"no_lane\":2}"));
+	assert_non_null(strstr(text, "\"lost\":{\"no_lane\":2,\"span_function\":3}"));
 	assert_non_null(strstr(text, "\"switched_off\":21")); /* and reported all the same */
 }
 
