@@ -100,6 +100,8 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 				 "bandwidth of the PCIe link of %s: %v", OS_SIGNAL_FALLS, true},
     [OS_SIGNAL_GPU_XID] = {"gpu_xid", "1/s", 1e-6, 0, false, false, "the driver reported %s: %v",
 			   OS_SIGNAL_EVER},
+    [OS_SIGNAL_GPU_OTHERS] = {"gpu_others", "ms/s", 1, 500, false, false,
+			      "another process was there: %s, for %v"},
 };
 
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind)

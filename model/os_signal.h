@@ -71,7 +71,8 @@ enum os_signal_kind {
 	OS_SIGNAL_GPU_ECC_UNCORRECTED,
 	OS_SIGNAL_GPU_PCIE_REPLAYS,
 	OS_SIGNAL_GPU_PCIE_LINK,
-	OS_SIGNAL_GPU_XID, /* "XID 79 of GPU 3" */
+	OS_SIGNAL_GPU_XID,    /* "XID 79 of GPU 3" */
+	OS_SIGNAL_GPU_OTHERS, /* processes that are not the job's: "python3 (pid 7) on GPU 3" */
 	OS_SIGNAL_KINDS
 };
 

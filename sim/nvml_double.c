@@ -3,8 +3,8 @@
  * `INDEX.KEY VALUE` for one. It is read again whenever it changes, so that a test or a scenario can
  * lower a clock or raise a throttle reason while a job runs. Missing keys have a healthy default. A
  * change of the key `xid` to a value other than 0 is an event. `process` is the process that runs
- * on the device; `lost 1`: the device has fallen off the bus; `hang_ms`: how long each call
- * takes. */
+ * on the device, `other` another one; `lost 1`: the device has fallen off the bus; `hang_ms`: how
+ * long each call takes. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -46,6 +46,7 @@ static const struct {
     {"pcie_width", 16},
     {"xid", 0},
     {"process", 0},
+    {"other", 0},
     {"lost", 0},
     {"hang_ms", 0},
 };
@@ -342,20 +343,22 @@ NVML_API(nvmlDeviceGetCurrPcieLinkWidth, (nvml_device d, unsigned *width))
 NVML_API(nvmlDeviceGetComputeRunningProcesses_v3,
 	 (nvml_device d, unsigned *count, nvml_process *list))
 {
-	uint64_t pid = 0;
-	nvml_result rc = count ? get(d, "process", &pid) : NVML_INVALID_ARGUMENT;
+	static const char *const these[] = {"process", "other"};
+	unsigned n = 0;
 
-	if (rc)
-		return rc;
-	if (!pid) {
-		*count = 0;
-		return NVML_OK;
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t pid = 0;
+		nvml_result rc = count ? get(d, these[i], &pid) : NVML_INVALID_ARGUMENT;
+
+		if (rc)
+			return rc;
+		if (!pid)
+			continue;
+		if (n == *count || !list)
+			return NVML_INSUFFICIENT_SIZE;
+		list[n++] = (nvml_process){.pid = (unsigned)pid};
 	}
-	if (!*count || !list)
-		return NVML_INSUFFICIENT_SIZE;
-	*count = 1;
-	memset(list, 0, sizeof(*list));
-	list->pid = (unsigned)pid;
+	*count = n;
 	return NVML_OK;
 }
 

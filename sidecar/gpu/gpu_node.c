@@ -17,6 +17,7 @@
 #include "sidecar/gpu/gpu_poll.h"
 #include "sidecar/node.h"
 #include "sidecar/os/os_node.h"
+#include "sidecar/os/os_proc.h"
 #include "sidecar/os/os_signals.h"
 #include "base/http/http_user.h"
 
@@ -100,6 +101,7 @@ struct feed {
 	struct os_signals *os;
 	uint32_t device, pid; /* of the rank's process */
 	const struct gpu_identity *id;
+	const struct process *process;
 };
 
 static bool has(const struct gpu_sample *s, enum gpu_field field)
@@ -138,6 +140,32 @@ static void grown(const struct feed *f, const struct gpu_sample *s, const struct
 			 (double)(s->value[field] - before->value[field]), subject);
 }
 
+static bool is_of_the_job(const struct process *p, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *q = p->node->processes[i];
+
+		if (q && q->pid > 0 && (uint32_t)q->pid == pid && !strcmp(q->id.job, p->id.job))
+			return true;
+	}
+	return false;
+}
+
+/* Who else has work on the GPU, assumed to have had it since the reading before. */
+static void feed_others(const struct feed *f, const struct gpu_sample *s, double ms)
+{
+	char subject[OS_SIGNAL_SUBJECT_BYTES], name[32];
+
+	for (uint32_t i = 0; i < s->pid_count; i++) {
+		if (is_of_the_job(f->process, s->pid[i]))
+			continue;
+		os_proc_name("/proc", s->pid[i], s->pid[i], name, sizeof(name));
+		snprintf(subject, sizeof(subject), "%s (pid %u) on GPU %u", name, s->pid[i],
+			 f->device);
+		os_signals_count(f->os, f->pid, OS_SIGNAL_GPU_OTHERS, s->pid[i], ms, subject);
+	}
+}
+
 /* GB/s in each direction, from generation and number of lanes. */
 static double link_gbs(uint64_t generation, uint64_t lanes)
 {
@@ -171,6 +199,7 @@ static void feed_sample(const struct feed *f, const struct gpu_sample *s,
 		os_signals_count(f->os, f->pid, OS_SIGNAL_GPU_THROTTLE,
 				 (uint64_t)f->device << 8 | i, ms, subject);
 	}
+	feed_others(f, s, ms);
 	grown(f, s, before, GPU_ECC_CORRECTED, OS_SIGNAL_GPU_ECC);
 	grown(f, s, before, GPU_ECC_UNCORRECTED, OS_SIGNAL_GPU_ECC_UNCORRECTED);
 	grown(f, s, before, GPU_PCIE_REPLAYS, OS_SIGNAL_GPU_PCIE_REPLAYS);
@@ -185,7 +214,7 @@ static void each_rank(struct node *n, uint32_t device, void (*fn)(const struct f
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
-		struct feed f = {os_node_signals(n), device, 0, &g->device[device].id};
+		struct feed f = {os_node_signals(n), device, 0, &g->device[device].id, p};
 
 		if (!p || p->pid <= 0 || p->state == PROCESS_GONE ||
 		    device_of(g, p, &source) != device)

@@ -40,7 +40,7 @@ ok "the driver says which GPU a process uses, not the first that it might" stack
 end_job $WORKER
 steps_more 50 # that are usual
 says "$CULPRIT.sm_clock_mhz 1250" "$CULPRIT.throttle 0x60" "$CULPRIT.temperature_c 93" \
-	"$CULPRIT.power_mw 340000"
+	"$CULPRIT.power_mw 340000" "$CULPRIT.other $$"
 held() { [ "$(gpu ".devices[$CULPRIT].sm_clock_mhz")" = 1250 ]; }
 ok "the status follows" stack_wait 5 held
 ok "with what holds the clock down" is "$(gpu ".devices[$CULPRIT].throttle" | jq -c .)" '["sw_thermal","hw_thermal"]'
@@ -93,6 +93,7 @@ api incidents '.incidents[]' | jq -c '{id,symptom,ranks,victims,flagged_steps}' 
 ok "its SM clock fell" raised gpu_sm_clock "GPU $CULPRIT (at most 1980 MHz)"
 ok "heat held it down" raised gpu_throttle "heat (hardware limit) of GPU $CULPRIT"
 ok "and it was hot" raised gpu_temperature "GPU $CULPRIT"
+ok "another process had come to it" raised gpu_others "(pid $$) on GPU $CULPRIT"
 ok "sysom show says so in words" grep -Eq "SM clock of GPU $CULPRIT .at most 1980 MHz.: 1[0-9]{3} MHz \(usually 19[0-9]{2}\)" "$WORK/show.log"
 ok "no other GPU is reported" jq -e --arg gpu "GPU $CULPRIT" '[.signals[] | select((.name | startswith("gpu_")) and
 	(.subject | contains($gpu) | not))] | length == 0' "$WORK/show.json"

@@ -3,7 +3,9 @@
 """Lowers the clock of one device of the simulated node (its NVML file, docs/sim.md) until SIGTERM or
 --seconds, then puts the file back as it was.
 
-    gpu_clock.py --file F --device 1 --mhz 1400 [--also temperature_c=93 ...] [--seconds 30]
+    gpu_clock.py --file F --device 1 --mhz 1400 [--also temperature_c=93 ...] [--also other=PID] [--seconds 30]
+
+PID stands for this process itself.
 """
 import argparse
 import os
@@ -30,7 +32,7 @@ def main():
     with open(o.file, encoding="ascii") as f:
         before = f.read()
     prefix = "" if o.device == "all" else f"{o.device}."
-    lines = [f"sm_clock_mhz={o.mhz}", *o.also]
+    lines = [f"sm_clock_mhz={o.mhz}", *(x.replace("=PID", f"={os.getpid()}") for x in o.also)]
     try:
         put(o.file, before + "".join(prefix + x.replace("=", " ", 1) + "\n" for x in lines))
         print("gpu_clock: on", flush=True)
