@@ -191,7 +191,8 @@ def tell_windows(what, windows, slow):
     sent = sum(w["bytes"] for w in windows)
     right = [w for w in windows if any(overlaps(w, r["begin_ns"], r["end_ns"]) for r in slow)]
     print(f"{what}: {len(windows)} windows, {sent / 1e3:.0f} kB, {len([w for w in windows if w['records']])} with records; "
-          f"{len(right)} hold a step that took {SLOW} times what it should")
+          f"{len(right)} hold a step that took {SLOW} times what it should; "
+          f"{len([w for w in windows if w['reason'] == 'asked' and w not in right])} of the others were asked for, as a request was late")
 
 
 def exported_in(pid):

@@ -214,6 +214,8 @@ def check_queue(stack, work):
     found = wait_for(SETTLED_S, lambda: [v for v in stack.job("queue")["violations"] if v["objective"] == "ttft"])
     phases = [v["phase"] for v in found]
     tap.ok(phases.count("queue") * 2 > len(phases), "queue: most of the late ones waited for the engine", phases)
+    longer = [v for job in ("slow", "queue") for v in stack.job(job)["violations"] if v["phase_ms"] > v["ms"]]
+    tap.ok(not longer, "no phase is longer than the whole", longer)
     node, cluster = stack.pages
     tap.ok(any('objective="ttft",quantile="0.99"' in line for line in cluster) and
            any(line.startswith("sysom_job_request_violations_total{") for line in cluster) and
