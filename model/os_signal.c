@@ -65,6 +65,8 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_FIRST_TOUCH] = {"first_touch", "us", HUGE_VAL, HUGE_VAL, true, false,
 			       "the first access to a page after its page fault took %v",
 			       OS_SIGNAL_RISES, true},
+    [OS_SIGNAL_CPU_CLOCK] = {"cpu_clock", "MHz", HUGE_VAL, 0.2, false, false, "clock of %s: %v",
+			     OS_SIGNAL_FALLS, true},
     [OS_SIGNAL_REFAULTS] = {"refaults", "1/s", 20, 200, false, false,
 			    "pages evicted under the memory limit of its cgroup (%s) and needed "
 			    "again: %v"},

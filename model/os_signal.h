@@ -55,6 +55,7 @@ enum os_signal_kind {
 	OS_SIGNAL_PRESSURE,    /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
 	OS_SIGNAL_STEAL,       /* of the machine, mean over its CPUs */
 	OS_SIGNAL_FIRST_TOUCH, /* of the machine */
+	OS_SIGNAL_CPU_CLOCK,   /* of the CPUs that its threads use: "its CPUs (at most 3100 MHz)" */
 	OS_SIGNAL_REFAULTS,    /* under the memory limit of its cgroup or of one above: "64 MB" */
 	OS_SIGNAL_IO_LIMIT,    /* of its cgroup or one above: "reads of vda (1 MB/s)" */
 	OS_SIGNAL_LINK_TIME,   /* the library's transfers: "2 to 3 of communicator c0ffee" */

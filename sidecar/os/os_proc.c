@@ -21,6 +21,7 @@
 #define LINES_MAX     20000u
 #define FILES_MAX     8192u
 #define NETNS_MAX     1024u
+#define CLOCK_MAX_KHZ 100000000u
 
 /* Reads a whole small file and terminates it; its bytes or -errno. */
 static ssize_t slurp(const char *path, char *out, size_t bytes)
@@ -102,6 +103,26 @@ uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32
 	} while (found > before);
 	free(links);
 	return found;
+}
+
+/* cpufreq counts in kHz. */
+static double clock_file(const char *sys, uint32_t cpu, const char *name)
+{
+	char path[PATH_BYTES], text[32];
+	uint64_t khz;
+
+	snprintf(path, sizeof(path), "%s/devices/system/cpu/cpu%u/cpufreq/%s", sys, cpu, name);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return 0;
+	text[strcspn(text, "\n")] = '\0';
+	return text_number(text, CLOCK_MAX_KHZ, &khz) ? (double)khz * 1e-3 : 0;
+}
+
+int os_proc_clock(const char *sys, uint32_t cpu, double *mhz, double *most_mhz)
+{
+	*mhz = clock_file(sys, cpu, "scaling_cur_freq");
+	*most_mhz = clock_file(sys, cpu, "cpuinfo_max_freq");
+	return *mhz > 0 ? 0 : -ENOENT;
 }
 
 void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_t bytes)

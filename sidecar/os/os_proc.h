@@ -36,6 +36,9 @@ uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max)
 /* Time since boot in which the hypervisor ran other guests while a CPU of this machine had work, in
  * us, summed over the CPUs (/proc/stat); -ENOENT. */
 int os_proc_steal(const char *proc, uint64_t *us);
+/* The clock of a CPU now, and the highest that it can have, MHz. 0; -ENOENT: it has none that can be
+ * read. */
+int os_proc_clock(const char *sys, uint32_t cpu, double *mhz, double *most_mhz);
 
 /* Levels of cgroups that are read: a process's own group and its ancestors, v1 or v2. */
 #define OS_PROC_CGROUP_LEVELS 8

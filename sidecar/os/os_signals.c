@@ -41,6 +41,7 @@ enum {
 #define IO_LIMIT_AGAIN_NS 500000000ull /* in a shorter time a rate is inaccurate */
 #define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums all CPUs for each read */
 #define IO_LIMITS_MAX	  16u
+#define CLOCKS_MAX	  16u /* CPUs of a rank whose clock is read each time: two files each */
 #define FIRST_TOUCH_AGAIN_NS                                                                       \
 	10000000000ull /* costs a millisecond where page faults are expensive */
 #define LEVELS_MAX 64u
@@ -383,6 +384,34 @@ static void read_first_touch(struct os_signals *s)
 					 NULL);
 }
 
+/* Mean over CPUs that the rank used; without BPF they are not known, and the first ones stand for them. */
+static void read_clock(struct os_signals *s, const struct os_rank *r)
+{
+	double sum = 0, most = 0, mhz, most_mhz;
+	char subject[OS_SIGNAL_SUBJECT_BYTES];
+	uint32_t read = 0, count = 0;
+	bool known = false;
+
+	for (uint32_t i = 0; i < OS_CPU_WORDS; i++)
+		known |= r->cpus[i] != 0;
+	for (uint32_t cpu = 0; cpu < OS_CPU_MAX && read < CLOCKS_MAX; cpu++) {
+		if (known && !(r->cpus[cpu / 64] >> cpu % 64 & 1))
+			continue;
+		read++;
+		if (os_proc_clock(s->options.sys_root, cpu, &mhz, &most_mhz))
+			continue;
+		count++;
+		sum += mhz;
+		most = most_mhz > most ? most_mhz : most;
+	}
+	if (!count) {
+		s->no_clocks = true;
+		return;
+	}
+	snprintf(subject, sizeof(subject), "its CPUs (at most %.0f MHz)", most);
+	os_signals_level(s, r->pid, OS_SIGNAL_CPU_CLOCK, 0, sum / count, subject);
+}
+
 static void read_locks(struct os_signals *s)
 {
 	struct os_proc_lock lock[LOCKS_MAX];
@@ -410,9 +439,13 @@ static void read_proc(struct os_signals *s)
 
 	for (uint32_t i = 0; i < s->pid_count; i++)
 		read_proc_process(s, s->pids[i], s->roots[i]);
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (s->ranks[i].pid)
-			read_cgroup(s, &s->ranks[i]);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		if (!s->ranks[i].pid)
+			continue;
+		read_cgroup(s, &s->ranks[i]);
+		if (!s->no_clocks)
+			read_clock(s, &s->ranks[i]);
+	}
 	for (uint32_t i = 0; i < PRESSURES; i++)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,

@@ -82,6 +82,7 @@ struct os_signals {
 	double touch_us;		/* as last measured */
 	uint64_t touch_at_ns;		/* 0: never */
 	uint64_t locks_at_ns;		/* 0: never */
+	bool no_clocks;			/* no CPU has a clock that can be read */
 	/* watched processes as of the last read, and their ranks' processes */
 	uint32_t pids[OS_PROCESS_MAX], roots[OS_PROCESS_MAX];
 	uint32_t pid_count;

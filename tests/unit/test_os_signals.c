@@ -1312,6 +1312,16 @@ static void record_second(unsigned t)
 	       "workingset_refault_file %u\n",
 	       bad * 400, bad * 500);
 	record("proc/pressure/io", "some avg10=0.00 total=%u\n", bad * 250000);
+	for (unsigned cpu = 0; cpu < 2; cpu++) {
+		char name[80];
+
+		snprintf(name, sizeof(name),
+			 "sys/devices/system/cpu/cpu%u/cpufreq/scaling_cur_freq", cpu);
+		record(name, "%u\n", t > 10 ? 1400000 + cpu * 200000 : 3000000);
+		snprintf(name, sizeof(name),
+			 "sys/devices/system/cpu/cpu%u/cpufreq/cpuinfo_max_freq", cpu);
+		record(name, "%u\n", 3100000);
+	}
 	/* a quarter of every CPU */
 	record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n",
 	       bad * sysconf(_SC_CLK_TCK) / 4 * sysconf(_SC_NPROCESSORS_ONLN));
@@ -1340,6 +1350,11 @@ static void reads_limits_and_pressure_of_a_recorded_host(void **state)
 	}
 	v.count = os_signals_window(v.os, 77, begin_ns + 10000000000ull, begin_ns + 15000000000ull,
 				    100, true, v.list, LIMIT_WINDOW_SIGNALS);
+	s = signal_of(&v, "cpu_clock", "its CPUs (at most 3100 MHz)");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 1500, 0.02, 0);
+	assert_near(s->usual, 3000, 0.02, 0);
 	s = signal_of(&v, "io_limit", "reads of disk 254:0 (1 MB/s)");
 	assert_non_null(s);
 	assert_true(s->flags & OS_SIGNAL_RAISED);
