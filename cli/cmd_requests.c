@@ -193,20 +193,15 @@ static int live(const struct options *o, const struct client *c, const char *job
 void commands_add_requests(const struct client *c, json_t *in)
 {
 	json_t *list = json_array(), *j, *v;
-	char path[512] = "/api/v1/requests";
 	struct client_error e;
 	size_t i;
 
-	client_add(path, sizeof(path), "job", jsonget_text(in, "job"));
-	if (!client_json(c, "GET", path, &j, &e)) {
-		json_array_foreach (
-		    json_object_get(json_array_get(json_object_get(j, "requests"), 0),
-				    "violations"),
-		    i, v)
-			if (is_about(in, v))
-				json_array_append(list, v);
-		json_decref(j);
-	}
+	j = ask(c, jsonget_text(in, "job"), &e);
+	json_array_foreach (
+	    json_object_get(json_array_get(json_object_get(j, "requests"), 0), "violations"), i, v)
+		if (is_about(in, v))
+			json_array_append(list, v);
+	json_decref(j);
 	json_object_set_new(in, "requests", list);
 }
 

@@ -350,10 +350,10 @@ static void print_step_incident(FILE *to, const json_t *in)
 
 #define REQUESTS_SHOWN 5
 
-/* Requests that missed an objective, the newest first. */
-static void print_requests(FILE *to, const json_t *requests)
+/* Requests that missed an objective, the newest first, each with its incident if that is another one. */
+static void print_requests(FILE *to, const json_t *in)
 {
-	const json_t *v;
+	const json_t *requests = json_object_get(in, "requests"), *v;
 	size_t i;
 
 	json_array_foreach ((json_t *)requests, i, v) {
@@ -367,7 +367,11 @@ static void print_requests(FILE *to, const json_t *requests)
 			term_safe(jsonget_text(v, "objective"), 8));
 		fprintf(to, " %s, of which %s", term_ms(jsonget_number(v, "ms")),
 			term_ms(jsonget_number(v, "phase_ms")));
-		fprintf(to, " %s\n", term_safe(jsonget_text(v, "phase"), 12));
+		fprintf(to, " %s", term_safe(jsonget_text(v, "phase"), 12));
+		if (*jsonget_text(v, "incident") &&
+		    strcmp(jsonget_text(v, "incident"), jsonget_text(in, "id")) != 0)
+			fprintf(to, " (incident %s)", term_safe(jsonget_text(v, "incident"), 8));
+		fputc('\n', to);
 	}
 }
 
@@ -442,7 +446,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
 			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
 	print_step_incident(to, in);
-	print_requests(to, json_object_get(in, "requests"));
+	print_requests(to, in);
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));

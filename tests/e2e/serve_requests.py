@@ -160,6 +160,8 @@ def check_step_incident(stack, work, request_incident):
         pages = [stack.sysom("show", request_incident).stdout, f.read(), stack.text("SYSOM_URL", f"/incidents/{request_incident}")]
     tap.ok(all(f"incident {step['id']}: {step['title']}" in page for page in pages), "slow step: so do show, report and page", pages[0])
     print("\n".join("# " + line for line in pages[0].splitlines() if "its step" in line))
+    back = stack.sysom("show", step["id"]).stdout
+    tap.ok(" missed ttft: " in back and "(incident " in back, "slow step: the rank's incident names the requests' in turn", back)
 
 
 def check_slow_step(stack, work):
