@@ -213,13 +213,20 @@ static void print_how_slow(FILE *to, const json_t *in)
 		term_bar(latency / most, BAR_COLUMNS), term_style(TERM_PLAIN));
 }
 
+/* A further line about something, below the first. */
+static void print_more(FILE *to, const char *text)
+{
+	term_wrap(to, 12, "", text, incident_text_columns());
+}
+
 /* usual_ms 0: none in the healthy steps, or there are none. */
 static void print_against(FILE *to, const char *what, const char *name, double ms, double usual_ms)
 {
-	fprintf(to, "            %s %s: %s", what, term_safe(name, 80), term_ms(ms));
-	if (usual_ms > 0)
-		fprintf(to, ", usually %s", term_ms(usual_ms));
-	fputc('\n', to);
+	char text[400];
+
+	snprintf(text, sizeof(text), "%s %s: %s%s%s", what, term_safe(name, 80), term_ms(ms),
+		 usual_ms > 0 ? ", usually " : "", usual_ms > 0 ? term_ms(usual_ms) : "");
+	print_more(to, text);
 }
 
 static void print_span(FILE *to, const json_t *step)
@@ -227,23 +234,41 @@ static void print_span(FILE *to, const json_t *step)
 	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
 	double samples = jsonget_number(step, "samples"),
 	       blocked = jsonget_number(step, "blocked_ms");
+	char text[400], off[64] = "";
 
 	if (*span)
 		print_against(to, "span", span, jsonget_number(step, "span_ms"),
 			      jsonget_number(step, "span_usual_ms"));
 	if (!*function)
 		return;
-	fprintf(to, "            the host was in %s for %s", term_safe(function, 80),
-		term_ms(jsonget_number(step, "function_ms")));
 	if (blocked > 0)
-		fprintf(to, ", blocked for %s of it", term_ms(blocked));
-	fprintf(to, " (%s sample%s)\n", term_count(samples), samples == 1 ? "" : "s");
+		snprintf(off, sizeof(off), ", blocked for %s of it", term_ms(blocked));
+	snprintf(text, sizeof(text), "the host was in %s for %s%s (%s sample%s)",
+		 term_safe(function, 80), term_ms(jsonget_number(step, "function_ms")), off,
+		 term_count(samples), samples == 1 ? "" : "s");
+	print_more(to, text);
 }
 
+static void print_gap(FILE *to, const json_t *gap)
+{
+	const char *holder = jsonget_text(gap, "gil_holder");
+	double wait = jsonget_number(gap, "gil_wait_ms");
+	char text[400], waits[64] = "";
+
+	if (wait > 0)
+		snprintf(waits, sizeof(waits), "; waiting for the GIL %s", term_ms(wait));
+	snprintf(text, sizeof(text), "the GPU idled for %s, from %s into the step%s%s%s",
+		 term_ms(jsonget_number(gap, "ms")), term_ms(jsonget_number(gap, "offset_ms")),
+		 waits, *holder ? "; GIL held by " : "", term_safe(holder, 100));
+	print_more(to, text);
+}
+
+/* One slow step of many: other windows may have a slower one. */
 static void print_slow_step(FILE *to, const json_t *in)
 {
 	const json_t *step = json_object_get(in, "slow_step"), *list, *b;
 	const char *bound = jsonget_text(step, "bound");
+	char text[200];
 	size_t i;
 
 	if (!json_is_object(step) || incident_verdict_is_hang(in))
@@ -255,35 +280,26 @@ static void print_slow_step(FILE *to, const json_t *in)
 		print_span(to, step);
 		return;
 	}
-	fprintf(to, "\n  slowest   step %s: %s, expected %s",
-		term_count(jsonget_number(step, "step")),
-		term_ms(jsonget_number(step, "latency_ms")),
-		term_ms(jsonget_number(step, "expected_ms")));
-	fputs(strcmp(bound, "cpu") == 0	  ? "; the GPU waited for the CPU\n"
-	      : strcmp(bound, "gpu") == 0 ? "; the GPU was busy\n"
-					  : "\n",
-	      to);
+	snprintf(text, sizeof(text), "step %s: %s, expected %s%s",
+		 term_count(jsonget_number(step, "step")),
+		 term_ms(jsonget_number(step, "latency_ms")),
+		 term_ms(jsonget_number(step, "expected_ms")),
+		 strcmp(bound, "cpu") == 0   ? "; the GPU waited for the CPU"
+		 : strcmp(bound, "gpu") == 0 ? "; the GPU was busy"
+					     : "");
+	fputc('\n', to);
+	term_wrap(to, 12, "example", text, incident_text_columns());
 	print_span(to, step);
 	list = json_object_get(step, "kernels");
 	json_array_foreach ((json_t *)list, i, b)
 		print_against(to, "kernel", jsonget_text(b, "name"), jsonget_number(b, "ms"),
 			      jsonget_number(b, "usual_ms"));
 	list = json_object_get(step, "gpu_idle");
-	json_array_foreach ((json_t *)list, i, b) {
-		const char *holder = jsonget_text(b, "gil_holder");
-		double wait = jsonget_number(b, "gil_wait_ms");
-
-		fprintf(to, "            the GPU idled for %s, from %s into the step",
-			term_ms(jsonget_number(b, "ms")), term_ms(jsonget_number(b, "offset_ms")));
-		if (wait > 0)
-			fprintf(to, "; waiting for the GIL %s", term_ms(wait));
-		if (*holder)
-			fprintf(to, "; GIL held by %s", term_safe(holder, 100));
-		fputc('\n', to);
-	}
+	json_array_foreach ((json_t *)list, i, b)
+		print_gap(to, b);
 }
 
-/* Spikes in other functions than the slowest step's. */
+/* Spikes in other functions than the example's. */
 static void print_other_spikes(FILE *to, const json_t *in)
 {
 	const json_t *list = json_object_get(in, "other_spikes"), *s;

@@ -44,15 +44,15 @@ static void put_slowness(FILE *to, const json_t *in)
 	fact(to, "slow steps until detected", term_count(jsonget_number(in, "steps_to_flag")), "");
 }
 
-/* Of the step that lost most: texts are the job's. */
-static void put_slowest(FILE *to, const json_t *in)
+/* An example of its slow steps. Texts are the job's. */
+static void put_slow_step(FILE *to, const json_t *in)
 {
 	const json_t *step = json_object_get(in, "slow_step");
 	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
 
 	if (!json_is_object(step))
 		return;
-	fact(to, "slowest step", term_ms(jsonget_number(step, "latency_ms")), "bad");
+	fact(to, "a slow step", term_ms(jsonget_number(step, "latency_ms")), "bad");
 	if (*span)
 		fact(to, "its span", span, "");
 	if (*function)
@@ -70,7 +70,7 @@ static void put_facts(FILE *to, const json_t *in)
 	fputs("<div class=\"facts\">\n", to);
 	if (!hang) {
 		put_slowness(to, in);
-		put_slowest(to, in);
+		put_slow_step(to, in);
 	} else if (incident_text_hung(in, &since, &until)) {
 		fact(to, incident_verdict_goes_on(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
