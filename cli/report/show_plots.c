@@ -71,18 +71,23 @@ static bool has_two_ranks(const struct rank_grid *g)
 	return known > 1;
 }
 
-static void print_ranks(FILE *to, const struct rank_grid *g)
+static void print_ranks(FILE *to, const struct rank_grid *g, unsigned columns)
 {
+	/* a narrow terminal gets a shorter bar */
+	unsigned bar = columns >= 80 ? BAR_COLUMNS : BAR_COLUMNS / 2;
 	double most = 0;
+	bool late = false;
 
 	for (uint32_t r = 0; r < g->rank_count; r++) {
-		double self = rank_grid_typical(g, r, true).self_ns;
+		struct rank_grid_cell c = rank_grid_typical(g, r, true);
 
-		most = self > most ? self : most;
+		most = c.self_ns > most ? c.self_ns : most;
+		late |= isfinite(c.late_ns);
 	}
-	fprintf(to, "\n  %-10s%s%9s %-*s %11s %10s%s\n", "ranks", term_style(TERM_DIM), "self time",
-		(int)BAR_COLUMNS, "in flagged steps", g->by_peers ? "vs peers" : "vs expected",
-		"late", term_style(TERM_PLAIN));
+	fprintf(to, "\n  %-10s%s%9s %-*s %11s%s%s\n", "ranks", term_style(TERM_DIM), "self time",
+		(int)bar, columns >= 80 ? "in flagged steps" : "in flagged",
+		g->by_peers ? "vs peers" : "vs expected", late ? "       late" : "",
+		term_style(TERM_PLAIN));
 	for (uint32_t r = 0, shown = 0; r < g->rank_count; r++) {
 		struct rank_grid_cell c = rank_grid_typical(g, r, true);
 		bool culprit = r == g->culprit;
@@ -91,11 +96,14 @@ static void print_ranks(FILE *to, const struct rank_grid *g)
 		if (!isfinite(c.self_ns) || (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
 			continue;
 		shown++;
-		fprintf(to, "    rank %-3d%9s %s%s%s %11s %10s\n", g->rank[r]->who.rank,
+		fprintf(to, "    rank %-3d%9s %s%s%s %11s", g->rank[r]->who.rank,
 			term_ms_cell(c.self_ns / 1e6), term_style(culprit ? TERM_RED : TERM_DIM),
-			term_bar(c.self_ns / most, BAR_COLUMNS), term_style(TERM_PLAIN),
-			isfinite(c.excess) ? term_excess(c.excess) : "-",
-			isfinite(c.late_ns) ? term_ms_cell(c.late_ns / 1e6) : "-");
+			term_bar(c.self_ns / most, bar), term_style(TERM_PLAIN),
+			isfinite(c.excess) ? term_excess(c.excess) : "-");
+		if (late)
+			fprintf(to, " %10s",
+				isfinite(c.late_ns) ? term_ms_cell(c.late_ns / 1e6) : "-");
+		fputc('\n', to);
 	}
 }
 
@@ -108,6 +116,6 @@ void show_plots_print(FILE *to, const json_t *in, const struct trace_model *m, u
 	if (g.rank[g.culprit]->step_count > 2)
 		print_spark(to, g.rank[g.culprit], columns);
 	if (has_two_ranks(&g))
-		print_ranks(to, &g);
+		print_ranks(to, &g, columns);
 	rank_grid_free(&g);
 }
