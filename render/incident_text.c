@@ -477,7 +477,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 		fprintf(to, "  flame     sysom flame %s -o %s.flame.html  (flame graph)\n", id, id);
 }
 
-/* A narrow terminal gets no year, and of the latency only the excess. */
+/* A narrow terminal gets no year, of the latency only the excess, and the cause's id. */
 #define ROW_WIDE	116
 #define ROW_BEFORE_PART 67 /* columns of the narrow form */
 
@@ -496,7 +496,8 @@ void incident_text_row(FILE *to, const json_t *in)
 {
 	const char *state = jsonget_text(in, "state");
 	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
-	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
+	const json_t *d = json_object_get(in, "diagnosis");
+	const char *title = jsonget_text(d, "title"), *cause = jsonget_text(d, "cause");
 	unsigned columns = term_columns(), room = 40;
 	bool hang = incident_verdict_is_hang(in);
 	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
@@ -521,7 +522,7 @@ void incident_text_row(FILE *to, const json_t *in)
 			steps ? term_ms_cell(jsonget_number(in, "expected_ms")) : "-");
 	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
 		room <= 3 ? ""
-		: *title  ? term_safe(title, room)
+		: *title  ? term_safe(wide ? title : cause, room)
 			  : "not known");
 	json_array_foreach ((json_t *)spikes, i, s)
 		fprintf(to, "%-8s %-6s %s in %s\n", "", "",
