@@ -9,7 +9,9 @@
 #include "render/kernel_name.h"
 #include "render/term.h"
 
+#define INDENT		 12u
 #define FIGURE_COLUMNS	 36u /* reference, slow, excess, share */
+#define NARROW_COLUMNS	 20u /* slow and excess, which give the reference and the share */
 #define NAME_COLUMNS_MIN 24u
 #define ROW_SHARE_MIN	 0.02
 
@@ -111,6 +113,7 @@ void incident_ledger_each(const json_t *l, unsigned columns,
 struct printed {
 	FILE *to;
 	unsigned width;
+	bool narrow;
 	double whole;
 };
 
@@ -121,45 +124,68 @@ static void print_row(void *arg, const char *name, struct incident_ledger_figure
 
 	if (p->whole > 0)
 		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / p->whole);
-	fprintf(p->to, "            %-*s %9.2f %9.2f %+9.2f %5s\n", (int)p->width, name, f.usual,
-		f.slow, f.excess, share);
+	fprintf(p->to, "%*s%-*s", INDENT, "", (int)p->width, name);
+	if (!p->narrow)
+		fprintf(p->to, " %9.2f", f.usual);
+	fprintf(p->to, " %9.2f %+9.2f", f.slow, f.excess);
+	if (!p->narrow)
+		fprintf(p->to, " %5s", share);
+	fputc('\n', p->to);
+}
+
+static void print_head(const struct printed *p, const char *what, const char *usual,
+		       const char *slow)
+{
+	fprintf(p->to, "  ledger    %s%-*s", term_style(TERM_DIM), (int)p->width, what);
+	if (!p->narrow)
+		fprintf(p->to, " %9s", usual);
+	fprintf(p->to, " %9s %9s%s%s\n", slow, "excess", p->narrow ? "" : " share",
+		term_style(TERM_PLAIN));
+}
+
+static void print_note(FILE *to, const char *text, unsigned columns)
+{
+	fputs(term_style(TERM_DIM), to);
+	term_wrap(to, INDENT, "", text, columns);
+	fputs(term_style(TERM_PLAIN), to);
 }
 
 void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned columns)
 {
 	const json_t *l = json_object_get(d, "ledger");
-	unsigned width = columns > 12 + FIGURE_COLUMNS + NAME_COLUMNS_MIN
-			     ? columns - 12 - FIGURE_COLUMNS
-			     : NAME_COLUMNS_MIN;
-	struct printed p = {to, width, jsonget_number(l, "excess_ms")};
-	bool own = !strcmp(jsonget_text(l, "reference"), "own");
+	bool own = !strcmp(jsonget_text(l, "reference"), "own"),
+	     narrow = columns < INDENT + FIGURE_COLUMNS + NAME_COLUMNS_MIN;
+	unsigned taken = INDENT + (narrow ? NARROW_COLUMNS : FIGURE_COLUMNS);
+	unsigned width = columns > taken + NAME_COLUMNS_MIN ? columns - taken : NAME_COLUMNS_MIN;
+	struct printed p = {to, width, narrow, jsonget_number(l, "excess_ms")};
+	char note[200];
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %5s%s\n", term_style(TERM_DIM), (int)width,
-		hang ? "ms" : "ms per step",
-		hang  ? "usual"
-		: own ? "healthy"
-		      : "peers",
-		hang ? "hang" : "slow", "excess", "share", term_style(TERM_PLAIN));
+	print_head(&p, hang ? "ms" : "ms per step",
+		   hang	 ? "usual"
+		   : own ? "healthy"
+			 : "peers",
+		   hang ? "hang" : "slow");
 	incident_ledger_each(l, width, print_row, &p);
 	fputs(term_style(TERM_BOLD), to);
 	print_row(&p, "total", figures_of(l));
 	fputs(term_style(TERM_PLAIN), to);
-	if (hang) {
-		fprintf(to,
-			"            %s(hang: since its last step; usual: the mean of %s steps "
-			"before)%s\n",
-			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
-			term_style(TERM_PLAIN));
-		return;
+	if (hang)
+		snprintf(note, sizeof(note),
+			 "(hang: since its last step; usual: the mean of %s steps before)",
+			 term_count(jsonget_number(l, "reference_steps")));
+	else
+		snprintf(note, sizeof(note), "(means of %s slow steps and %s healthy ones of %s%s)",
+			 term_count(jsonget_number(l, "slow_steps")),
+			 term_count(jsonget_number(l, "reference_steps")),
+			 own ? "the same rank" : "its peers",
+			 *incident_ledger_note(d)
+			     ? ""
+			     : "; the verdict's figure is of the accounts that its cause explains");
+	print_note(to, note, columns);
+	if (!hang && *incident_ledger_note(d)) {
+		snprintf(note, sizeof(note), "(%s)", incident_ledger_note(d));
+		print_note(to, note, columns);
 	}
-	fprintf(to, "%s            %s(means of %s slow steps and %s healthy ones of %s)%s\n",
-		term_style(TERM_PLAIN), term_style(TERM_DIM),
-		term_count(jsonget_number(l, "slow_steps")),
-		term_count(jsonget_number(l, "reference_steps")),
-		own ? "the same rank" : "its peers", term_style(TERM_PLAIN));
-	if (*incident_ledger_note(d))
-		fprintf(to, "            %s(%s)%s\n", term_style(TERM_DIM), incident_ledger_note(d),
-			term_style(TERM_PLAIN));
 }

@@ -75,8 +75,8 @@ run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name 
 run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
 run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB of events in these windows: 0.085 %"'
 is "show is free of control characters" plain
-run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
-run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
+run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost; a day of it costs 19.2" && ! has "so far"'
+run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far; a day of it costs 19.2" && has "for 12.4 s so far"'
 python3 - "$SYSOM_URL/api/v1/incidents/d1a60002" "$T/answers.json" <<'PY'
 import json, sys, urllib.request
 incident = json.load(urllib.request.urlopen(sys.argv[1]))
@@ -84,7 +84,7 @@ incident["findings"] = [{"kind": "slow_rank", "ended": True}]
 incident["diagnoses"][0]["by_ledger"] = False
 json.dump({"/api/v1/incidents/d1a60002": incident}, open(sys.argv[2], "w"))
 PY
-run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
+run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost; a day of it costs 19.2" && ! has "so far"'
 is "a verdict with another basis than the ledger says so" has "figure compares median steps of one window"
 run report d1a60002 -o "$T/quiet.html"; is "nor in the report" eval 'grep -q "for 12.4 s; nothing slow since 02:50:24<" "$T/quiet.html" && ! grep -q "so far" "$T/quiet.html"'
 is "and so does the report" eval 'grep -q "figure compares median steps" "$T/quiet.html" && ! grep -q "sum of the accounts" "$T/quiet.html"'
