@@ -11,6 +11,7 @@
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the full tables need; a narrower terminal gets fewer fields. */
 #define NODE_WIDE 100
+#define INDENT	  12 /* of the texts beside the labels */
 
 static double share(double part, double whole)
 {
@@ -208,15 +209,15 @@ static const char *explain_mode(const char *key, const char *value)
 	} table[] = {
 	    {"stacks", "none", "no CPU stacks are taken"},
 	    {"stacks", "starting", "the sampler is being loaded"},
-	    {"stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time"},
+	    {"stacks", "copy", "unwound by sysomd: no Python names, no blocked time"},
 	    {"stacks", "bpf-tail", "unwound in the kernel, by tail calls"},
 	    {"stacks", "bpf-loop", "unwound in the kernel"},
-	    {"roofline", "robust", "expected step times from a median line and a calibrated tail"},
-	    {"roofline", "p99", "expected step times from a 99th percentile line (RANSAC)"},
+	    {"roofline", "robust", "expected times: a median line and a calibrated tail"},
+	    {"roofline", "p99", "expected times: a 99th percentile line (RANSAC)"},
 	    {"canary", "on", "steps in which the whole host stood still are not judged"},
 	    {"canary", "off", "stalls of the whole host may look like slow ranks"},
 	    {"stops", "seen", "real-time threads measure what the hypervisor takes"},
-	    {"stops", "unseen", "no real-time threads: switched off, no CAP_SYS_NICE, or one CPU"},
+	    {"stops", "unseen", "switched off, no CAP_SYS_NICE, or one CPU"},
 	    {"spool", "disk", "windows wait on the disk until the aggregator has them"},
 	    {"spool", "memory", "windows wait in memory: they cannot be written to the disk"},
 	};
@@ -232,6 +233,7 @@ static void print_sampler(const json_t *s)
 	const json_t *lost = json_object_get(s, "lost"), *ends = json_object_get(s, "ends"), *v;
 	double truncated = 0, lost_count = 0;
 	const char *cause;
+	char text[300];
 
 	if (!json_is_object(s))
 		return; /* an older sysomd */
@@ -249,18 +251,19 @@ static void print_sampler(const json_t *s)
 		printf("            no Python frames of %s processes: %s\n",
 		       term_count(jsonget_number(s, "python_refused")),
 		       term_safe(jsonget_text(s, "python_why"), 160));
-	if (jsonget_number(s, "samples_total") > 0)
-		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated "
-		       "%s, "
-		       "lost %s\n",
-		       term_count(jsonget_number(s, "rate_hz")),
-		       term_count(jsonget_number(s, "fraction_percent")),
-		       jsonget_true(s, "wide")	   ? " (on the whole node, because a rank is slow)"
-		       : jsonget_true(s, "raised") ? " (more, because a rank is slow)"
-						   : "",
-		       term_count(jsonget_number(s, "samples_total")),
-		       term_count(jsonget_number(s, "processes")), term_count(truncated),
-		       term_count(lost_count));
+	if (jsonget_number(s, "samples_total") <= 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "%s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, lost %s",
+		 term_count(jsonget_number(s, "rate_hz")),
+		 term_count(jsonget_number(s, "fraction_percent")),
+		 jsonget_true(s, "wide")     ? " (on the whole node, because a rank is slow)"
+		 : jsonget_true(s, "raised") ? " (more, because a rank is slow)"
+					     : "",
+		 term_count(jsonget_number(s, "samples_total")),
+		 term_count(jsonget_number(s, "processes")), term_count(truncated),
+		 term_count(lost_count));
+	term_wrap(stdout, INDENT, "", text, term_columns());
 }
 
 static void print_mode(const json_t *mode, const json_t *sampler)
@@ -367,12 +370,14 @@ static void print_gpu(const json_t *g)
 {
 	const json_t *devices = json_object_get(g, "devices"), *d;
 	bool open = !strcmp(jsonget_text(g, "mode"), "nvml");
+	char text[200];
 	size_t i;
 
 	if (!g)
 		return;
 	if (!open) {
-		printf("  %-9s no telemetry: %s\n", "GPU", term_safe(jsonget_text(g, "why"), 120));
+		snprintf(text, sizeof(text), "no telemetry: %s", jsonget_text(g, "why"));
+		term_wrap(stdout, INDENT, "GPU", text, term_columns());
 		return;
 	}
 	printf("  %-9s NVML, driver %s, %zu devices", "GPU",
@@ -396,10 +401,11 @@ static void print_node(const json_t *n)
 	       term_safe(jsonget_text(n, "version"), 30));
 	print_mode(json_object_get(n, "mode"), json_object_get(n, "sampler"));
 	print_node_ranks(json_object_get(n, "ranks"));
-	printf("  uplink    %s %s%s%s, %s waiting, windows sent %s, dropped %s\n",
+	printf("  uplink    %s %s%s%s%s %s waiting, windows sent %s, dropped %s\n",
 	       term_safe(jsonget_text(up, "url"), 60),
 	       term_style(connected ? TERM_GREEN : TERM_RED),
 	       connected ? "connected" : "not connected", term_style(TERM_PLAIN),
+	       term_columns() < NODE_WIDE ? ",\n           " : ",",
 	       term_bytes(jsonget_number(up, "spool_bytes")),
 	       term_count(jsonget_number(up, "windows_sent")),
 	       term_count(jsonget_number(up, "windows_dropped")));
