@@ -15,9 +15,10 @@
 #include "cli/commands.h"
 #include "render/term.h"
 
-#define ROWS_MAX   200 /* of the printed table; --json has them all */
-#define REFRESH_MS 1000
-#define NO_PAGER   126 /* and above: the shell could not run it */
+#define ROWS_MAX    200 /* of the printed table; --json has them all */
+#define REFRESH_MS  1000
+#define JOB_COLUMNS 12
+#define NO_PAGER    126 /* and above: the shell could not run it */
 
 enum top_sort { SORT_SUSPECT, SORT_SELF, SORT_LATENCY, SORT_RANK, SORTS };
 
@@ -60,10 +61,6 @@ static const char *text_mark(const json_t *r)
 {
 	return is_suspect(r) ? "!" : "";
 }
-static const char *text_job(const json_t *r)
-{
-	return term_safe(jsonget_text(r, "job"), 12);
-}
 static const char *text_node(const json_t *r)
 {
 	return term_safe(jsonget_text(r, "node"), 12);
@@ -101,7 +98,7 @@ static const struct column {
 	const char *key, *(*number)(double v);
 } table[] = {
     {"", -1, 0, .text = text_mark},
-    {"job", -12, 0, .text = text_job},
+    {"job", -JOB_COLUMNS, 0, .key = "job"}, /* wider if there is room */
     {"rank", 5, 0, .text = commands_rank},
     {"node", -12, 100, .text = text_node},
     {"self", 9, 0, .key = "self_ms", .number = column_ms},
@@ -116,25 +113,42 @@ static const struct column {
     {"state", -12, 0, .text = text_state},
 };
 
-static const char *cell(const struct column *c, const json_t *r)
+static const char *cell(const struct column *c, const json_t *r, unsigned width)
 {
 	if (!r)
 		return c->head;
-	return c->text ? c->text(r) : c->number(jsonget_number(r, c->key));
+	return c->text	   ? c->text(r)
+	       : c->number ? c->number(jsonget_number(r, c->key))
+			   : term_safe(jsonget_text(r, c->key), width);
 }
 
-/* One line of the table, without its newline; r NULL: the heading. */
-static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
+/* The columns that the table needs on a terminal of so many. */
+static unsigned table_columns(unsigned columns)
 {
+	unsigned n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(table); i++)
+		if (table[i].from <= columns)
+			n += (unsigned)abs(table[i].width) + (i > 0);
+	return n;
+}
+
+/* One line of the table, without its newline; r NULL: the heading. job: columns of the longest name. */
+static void put_line(char *out, size_t room, const json_t *r, unsigned columns, unsigned job)
+{
+	unsigned taken = table_columns(columns), spare = columns > taken ? columns - taken : 0,
+		 more = job > JOB_COLUMNS ? job - JOB_COLUMNS : 0;
 	size_t n = 0;
 
 	*out = '\0';
+	more = more < spare ? more : spare;
 	for (size_t i = 0; i < ARRAY_LEN(table) && n < room; i++) {
 		const struct column *c = &table[i];
+		int width = c->text || c->number ? c->width : c->width - (int)more;
 
 		if (c->from <= columns)
-			n += (size_t)snprintf(out + n, room - n, "%s%*s", i ? " " : "", c->width,
-					      cell(c, r));
+			n += (size_t)snprintf(out + n, room - n, "%s%*s", i ? " " : "", width,
+					      cell(c, r, (unsigned)abs(width)));
 	}
 }
 
@@ -143,6 +157,7 @@ struct top {
 	const char *seen; /* if there are no ranks: commands_of_seen */
 	json_t **rows;	  /* borrowed elements */
 	size_t count, over, ranks;
+	unsigned job_columns; /* of the longest name */
 	double steps, flagged, lost;
 };
 
@@ -202,8 +217,12 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 		t->steps += jsonget_number(t->rows[i], "steps");
 		t->flagged += jsonget_number(t->rows[i], "flagged");
 		t->lost += lost_count(t->rows[i]);
-		if (matches(t->rows[i], filter))
+		if (matches(t->rows[i], filter)) {
+			size_t job = strlen(jsonget_text(t->rows[i], "job"));
+
+			t->job_columns = job > t->job_columns ? (unsigned)job : t->job_columns;
 			t->rows[kept++] = t->rows[i];
+		}
 	}
 	t->count = kept;
 	order_by = sort;
@@ -213,8 +232,8 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 static void top_title(char *out, size_t room, const struct top *t)
 {
 	if (t->ranks)
-		snprintf(out, room, "%zu %s, %s %s, %s flagged, %s %s lost", t->ranks,
-			 t->ranks == 1 ? "rank" : "ranks", term_count(t->steps),
+		snprintf(out, room, "%zu %s %s %s, %s flagged, %s %s lost", t->ranks,
+			 t->ranks == 1 ? "rank," : "ranks, in all", term_count(t->steps),
 			 t->steps == 1 ? "step" : "steps", term_count(t->flagged),
 			 term_count(t->lost), t->lost == 1 ? "event" : "events");
 	else if (t->job)
@@ -244,11 +263,11 @@ static void print_top(const struct client *c, const json_t *answer, const char *
 	top_title(line, sizeof(line), &t);
 	puts(line);
 	if (t.count) {
-		put_line(line, sizeof(line), NULL, columns);
+		put_line(line, sizeof(line), NULL, columns, t.job_columns);
 		printf("%s%s%s\n", term_style(TERM_BOLD), line, term_style(TERM_PLAIN));
 	}
 	for (size_t i = 0; i < t.count && i < ROWS_MAX; i++) {
-		put_line(line, sizeof(line), t.rows[i], columns);
+		put_line(line, sizeof(line), t.rows[i], columns, t.job_columns);
 		printf("%s%s%s\n", term_style(style_of(t.rows[i])), line, term_style(TERM_PLAIN));
 	}
 	if (t.count > ROWS_MAX)
@@ -297,7 +316,7 @@ static void draw(struct screen *s, const struct top *t)
 	erase();
 	top_title(line, sizeof(line), t);
 	mvaddnstr(0, 0, line, COLS);
-	put_line(line, sizeof(line), NULL, (unsigned)COLS);
+	put_line(line, sizeof(line), NULL, (unsigned)COLS, t->job_columns);
 	attron(A_BOLD);
 	mvaddnstr(1, 0, line, COLS);
 	attroff(A_BOLD);
@@ -308,11 +327,13 @@ static void draw(struct screen *s, const struct top *t)
 						   : 0) |
 			      (i == at ? A_REVERSE : 0);
 
-		put_line(line, sizeof(line), t->rows[i], (unsigned)COLS);
+		put_line(line, sizeof(line), t->rows[i], (unsigned)COLS, t->job_columns);
 		attron(look);
 		mvaddnstr((int)(i - s->first) + 2, 0, line, COLS);
 		attroff(look);
 	}
+	if (!t->count && t->ranks)
+		mvaddnstr(2, 0, "no rank, job, node or role matches the filter", COLS);
 	if (s->typing)
 		snprintf(line, sizeof(line), "/%s", s->filter);
 	else if (*s->note)

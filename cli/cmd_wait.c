@@ -88,8 +88,8 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	else if (!steps)
 		snprintf(line, sizeof(line), "waiting for the first steps  %.0f s left", left_s);
 	else
-		snprintf(line, sizeof(line), "%.0f %s  %s steps%s  %s flagged  %s%s  %.0f s left",
-			 alive, alive == 1 ? "rank" : "ranks", term_count(steps), rate,
+		snprintf(line, sizeof(line), "%.0f %s %s steps%s  %s flagged  %s%s  %.0f s left",
+			 alive, alive == 1 ? "rank " : "ranks  in all", term_count(steps), rate,
 			 term_count(flagged), *open_id ? "incident " : "no incident",
 			 term_safe(open_id, 16), left_s);
 	json_decref(j);
