@@ -25,7 +25,7 @@ static const struct {
 } fields[RUN_DIFF_METRICS] = {
 #define TIME(name, f) name, offsetof(struct step, f), offsetof(struct sketch, f)
     {TIME("step", latency_ns), offsetof(struct sketch, latency_mad_ns), true, false},
-    {TIME("own", self_ns), offsetof(struct sketch, self_mad_ns), true, false},
+    {TIME("self time", self_ns), offsetof(struct sketch, self_mad_ns), true, false},
     {TIME("compute", compute_ns), NONE, true, false},
     {TIME("communication", comm_ns), NONE, true, false},
     {TIME("exposed communication", exposed_comm_ns), NONE, true, false},

@@ -26,7 +26,7 @@
 #define RUN_DIFF_SLOW_MIN   5u
 
 struct run_diff_metric {
-	const char *name; /* "step", "own", "compute", ... */
+	const char *name; /* "step", "self time", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
 	bool known;	  /* on both sides */
 	/* from samples, which give no figure per step: median[] holds means over the steps */

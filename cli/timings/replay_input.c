@@ -11,6 +11,7 @@
 
 #define QUOTED	      80u /* characters of the file in a message */
 #define KEY_BYTES_MAX 1024
+#define COLUMNS_NAMED 20u /* in a message; one line of most terminals or two */
 
 int replay_input_bad(const struct replay_input *in, const char *what, const char *which)
 {
@@ -85,6 +86,15 @@ static int find_columns(const struct trace_field *f, uint32_t n, const char *nam
 	}
 }
 
+/* So many bytes of a longer text. */
+static const char *quoted(const char *text, size_t bytes)
+{
+	char copy[QUOTED + 1];
+
+	snprintf(copy, sizeof(copy), "%.*s", (int)(bytes < QUOTED ? bytes : QUOTED), text);
+	return term_safe(copy, QUOTED);
+}
+
 int replay_input_columns(const struct replay_input *in, const struct trace_field *f,
 			 const char *names, uint32_t *out, uint32_t most)
 {
@@ -92,11 +102,13 @@ int replay_input_columns(const struct replay_input *in, const struct trace_field
 	size_t bytes;
 	int count = names ? find_columns(f, in->width, names, out, most, &at, &bytes) : 0;
 
-	if (count == -ENOENT)
-		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header\n", in->path,
-			trace_reader_line_number(in->csv),
-			term_safe(at, bytes < QUOTED ? (unsigned)bytes : QUOTED));
-	else if (count < 0)
+	if (count == -ENOENT) {
+		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header; it has", in->path,
+			trace_reader_line_number(in->csv), quoted(at, bytes));
+		for (uint32_t i = 0; i < in->width && i < COLUMNS_NAMED; i++)
+			fprintf(stderr, "%s %s", i ? "," : "", quoted(f[i].text, f[i].bytes));
+		fputs(in->width > COLUMNS_NAMED ? ", ...\n" : "\n", stderr);
+	} else if (count < 0)
 		replay_input_bad(in, "too many columns named", names);
 	return count < 0 ? -1 : count;
 }

@@ -51,7 +51,7 @@ def says_which_statistic(a, b, *headings):
 def incident():
     d = diff(f"{ID}:0", f"{ID}:2")
     # 16 steps of 20 ms and 24 of 25, with small differences; self time 10.2 of a peer, 11.8 and 16.8 of the culprit
-    ok(near(d["steps"]["own"]["median"], 10.2e6, 16.8e6) and d["steps"]["own"]["differs"] and
+    ok(near(d["steps"]["self time"]["median"], 10.2e6, 16.8e6) and d["steps"]["self time"]["differs"] and
        not d["steps"]["step"]["differs"], "ranks of an incident: the steps", d)
     ok(d["a"]["flagged"] == 0 and d["b"]["flagged"] == 24 and d["b"]["steps"] == 40 and d["rate_differs"],
        "the rate of flagged steps", d["b"])
@@ -147,7 +147,7 @@ def traces():
     files = sorted(os.path.join(pair, f) for f in os.listdir(pair) if f.endswith(".csv.gz"))
     d = diff(*files)
     # 176 and 126 ms per step, by the data's own description; the same compute
-    ok(near(d["steps"]["step"]["median"], 176e6, 126e6, 0.02) and d["steps"]["own"]["differs"] and
+    ok(near(d["steps"]["step"]["median"], 176e6, 126e6, 0.02) and d["steps"]["self time"]["differs"] and
        not d["steps"]["compute"]["differs"], "real traces with and without loader workers", d["steps"])
 
 
@@ -220,8 +220,8 @@ def baselines():
        "against a healthy rank of an incident: nothing differs", d)
     ok(not any("+0x" in f["function"] for f in d["functions"]), "code without a name is compared with none")
     d = diff("baseline:demo", f"{ID}:2")
-    ok({k for k, m in d["steps"].items() if m["differs"]} == {"own", "compute", "exposed communication", "idle"} and
-       near(d["steps"]["own"]["median"], 10.2e6, 16.8e6), "against the culprit: the steps", d["steps"])
+    ok({k for k, m in d["steps"].items() if m["differs"]} == {"self time", "compute", "exposed communication", "idle"} and
+       near(d["steps"]["self time"]["median"], 10.2e6, 16.8e6), "against the culprit: the steps", d["steps"])
     flagged = {f["function"] for f in d["functions"] if f["flagged"]}
     # 15 of 90 samples are interrupts within launch_all, whose share is 65/90 so, and 50/75 on the peers
     ok(flagged == {"net_rx_action_[k]", "__do_softirq_[k]", "tcp_v4_rcv_[k]", "launch_all (Python)"}, "the functions",

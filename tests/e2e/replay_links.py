@@ -131,7 +131,7 @@ else:
 # ---- input that is wrong, and how it is said ----
 good = "all_reduce,half,8,1024,9.5\n"
 for what, args, bad, want in (
-        ("no such column", (), "op,dtype,num_gpus,size,latency_us\n" + good, 'in.csv:1: no column "message_bytes"'),
+        ("no such column", (), "op,dtype,num_gpus,size,latency_us\n" + good, 'in.csv:1: no column "message_bytes" in the header; it has op, dtype, num_gpus, size, latency_us'),
         ("no header", (), "", "in.csv:1: no header row"),
         ("a size that is none", (), HEADER + good + "a,b,2,big,5\n", "in.csv:3: not a size in bytes: big"),
         ("a negative size", (), HEADER + "a,b,2,-1,5\n", "in.csv:2: not a size in bytes: -1"),

@@ -50,7 +50,7 @@ static void few_slow_steps_are_not_hidden_by_healthy_ones(void **state)
 	assert_int_equal(d.slow_steps[0], 0);
 	assert_int_equal(d.slow_steps[1], 9);
 	assert_int_equal(d.steps[1], STEPS);
-	assert_string_equal(d.metric[1].name, "own");
+	assert_string_equal(d.metric[1].name, "self time");
 	assert_float_equal(d.metric[1].median[0], 10e6, 1);
 	assert_float_equal(d.metric[1].median[1], 16e6, 1);
 	assert_true(d.metric[1].differs);
