@@ -80,7 +80,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 	for (int i = 1; t && i <= JOB_FAULT_MISMATCH; i++)
 		f.kind = strcmp(t, job_fault_names[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
-		usage_error("--fault", arg);
+		usage_error("--fault has no such kind", arg);
 	while ((t = strtok_r(NULL, ":", &save))) {
 		if (!strncmp(t, "rank=", 5)) {
 			f.rank = strcmp(t + 5, "all") ? (int)number(t + 5, "--fault rank") : -1;
@@ -102,7 +102,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 		} else if (!strncmp(t, "with=", 5)) {
 			snprintf(f.variant, sizeof(f.variant), "%s", t + 5);
 		} else {
-			usage_error("--fault", t);
+			usage_error("--fault: not KEY=VALUE of it", t);
 		}
 	}
 	if (f.kind == JOB_FAULT_KERNEL && !f.kernel[0])
@@ -150,6 +150,9 @@ static void check_options(struct job_options *o, int argc, char **argv, bool sec
 	}
 	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
 		usage_error("--ranks", "1 to 64");
+	for (int i = 0; i < o->fault_count; i++)
+		if (o->faults[i].rank >= o->ranks)
+			usage_error("--fault: rank", "not below --ranks");
 	if (o->stretch < 1 || o->stretch > JOB_MAX_STRETCH)
 		usage_error("--stretch", "1 to 1000");
 	if (o->steps && !seconds)

@@ -496,8 +496,8 @@ static void print_help(const struct config_key *keys, size_t n, const char *prog
 	}
 }
 
-static int read_flag(void *into, const struct config_key *keys, size_t n, int argc, char **argv,
-		     int *i)
+static int read_flag(void *into, const struct config_key *keys, size_t n, const char *program,
+		     int argc, char **argv, int *i)
 {
 	const char *arg = argv[*i], *value = strchr(arg, '=');
 	char name[CONFIG_KEY_BYTES], why[256];
@@ -514,16 +514,16 @@ static int read_flag(void *into, const struct config_key *keys, size_t n, int ar
 		else if (*i + 1 < argc)
 			value = argv[++*i];
 		else {
-			fprintf(stderr, "%s: needs a value\n", name);
+			fprintf(stderr, "%s: %s: needs a value\n", program, name);
 			return -1;
 		}
 		if (config_set(into, &keys[k], value, why, sizeof(why))) {
-			fprintf(stderr, "%s: %s\n", name, why);
+			fprintf(stderr, "%s: %s: %s\n", program, name, why);
 			return -1;
 		}
 		return 0;
 	}
-	fprintf(stderr, "%s: no such option; --help lists them\n", arg);
+	fprintf(stderr, "%s: %s: no such option; --help lists them\n", program, arg);
 	return -1;
 }
 
@@ -552,7 +552,7 @@ static enum config_result read_switches(struct switches *s, const char *program,
 			s->required = true;
 		} else if (!strcmp(argv[i], "--config")) {
 			if (i + 1 >= argc) {
-				fprintf(stderr, "--config: needs a file\n");
+				fprintf(stderr, "%s: --config: needs a file\n", program);
 				return CONFIG_EXIT_BAD;
 			}
 			s->path = argv[++i];
@@ -600,7 +600,7 @@ enum config_result config_load(void *into, const struct config_key *keys, size_t
 	if (read_file(&r, s.required) || read_environment(into, keys, n))
 		return CONFIG_EXIT_BAD;
 	for (int i = 1; i < argc; i++)
-		if (!is_switch(argc, argv, &i) && read_flag(into, keys, n, argc, argv, &i))
+		if (!is_switch(argc, argv, &i) && read_flag(into, keys, n, program, argc, argv, &i))
 			return CONFIG_EXIT_BAD;
 	if (check && check(into, why, sizeof(why))) {
 		fprintf(stderr, "%s: %s\n", access(s.path, R_OK) ? program : s.path, why);
