@@ -377,7 +377,8 @@ int cmd_doctor_main(const struct options *o)
 	} else {
 		for (size_t i = 0; i < d.count; i++)
 			print_line(&d.lines[i]);
-		printf("\n%zu ok, %zu warnings, %zu failed\n", counts[0], counts[1], counts[2]);
+		printf("\n%zu ok, %zu warning%s, %zu failed\n", counts[0], counts[1],
+		       counts[1] == 1 ? "" : "s", counts[2]);
 	}
 	return counts[DOCTOR_FAIL] ? EXIT_NOTHING : EXIT_OK;
 }

@@ -205,8 +205,9 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 		    m->sent.summaries == m->sent.windows)
 			say(out, "rank %d: summaries only, no events", m->rank);
 		if (m->sent.lost)
-			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
-			    (unsigned long long)m->sent.lost, m->sent.lost_cause);
+			say(out, "rank %d: %llu event%s lost (%s%s)", m->rank,
+			    (unsigned long long)m->sent.lost, m->sent.lost == 1 ? "" : "s",
+			    m->sent.lost == 1 ? "" : "mostly ", m->sent.lost_cause);
 	}
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are left out");

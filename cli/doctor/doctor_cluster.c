@@ -38,8 +38,8 @@ static void print_nodes(const json_t *list, const char *version)
 		sorted[i] = json_array_get(list, i);
 	if (sorted)
 		qsort(sorted, count, sizeof(*sorted), by_name);
-	printf("%-24s %-12s %4s %5s  %-10s %s\n", "NODE", "VERSION", "WIRE", "RANKS", "HEARD",
-	       "CERTIFICATE");
+	printf("%-24s %-12s %4s %5s  %-10s %s\n", "node", "version", "wire", "ranks", "heard ago",
+	       "certificate");
 	for (size_t i = 0; sorted && i < count; i++) {
 		print_node(sorted[i], version);
 		other += strcmp(jsonget_text(sorted[i], "version"), version) != 0;
