@@ -258,7 +258,7 @@ ORDER_BY(by_x, struct point, ORDER_UP(x) ?: ORDER_UP(step));
 static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 {
 	size_t stride = r->step_count / POINTS_MAX + 1;
-	double best = 0.98;
+	double best = 0.98, widen;
 
 	memset(s, 0, sizeof(*s));
 	s->work = -1;
@@ -287,6 +287,12 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 	qsort(s->p, s->count, sizeof(*s->p), by_x);
 	s->x_lo = s->p[0].x;
 	s->x_hi = s->p[s->count - 1].x;
+	/* the range is at least 10%, so that equal work looks equal */
+	widen = 0.05 * (s->x_lo + s->x_hi) / 2 - (s->x_hi - s->x_lo) / 2;
+	if (widen > 0) {
+		s->x_lo -= widen;
+		s->x_hi += widen;
+	}
 	s->y_lo = INFINITY;
 	for (size_t i = 0; i < s->count; i++) {
 		s->y_lo = fmin(s->y_lo, fmin(s->p[i].ms, s->p[i].expected_ms));
