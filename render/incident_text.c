@@ -11,9 +11,11 @@
 #include "render/incident_verdict.h"
 #include "render/term.h"
 
-#define RANKS_SHOWN   1024
-#define BAR_COLUMNS   30
-#define SIGNALS_SHOWN 12
+#define RANKS_SHOWN	1024
+#define BAR_COLUMNS	30
+#define SIGNALS_SHOWN	12
+#define INDENT		12
+#define AGAINST_COLUMNS 36 /* of "kernel NAME: 31.2 ms, usually 24.0 ms" without the name */
 
 unsigned incident_text_columns(void)
 {
@@ -222,10 +224,12 @@ static void print_more(FILE *to, const char *text)
 /* usual_ms 0: none in the healthy steps, or there are none. */
 static void print_against(FILE *to, const char *what, const char *name, double ms, double usual_ms)
 {
+	unsigned room = incident_text_columns() - INDENT - AGAINST_COLUMNS;
 	char text[400];
 
-	snprintf(text, sizeof(text), "%s %s: %s%s%s", what, term_safe(name, 80), term_ms(ms),
-		 usual_ms > 0 ? ", usually " : "", usual_ms > 0 ? term_ms(usual_ms) : "");
+	snprintf(text, sizeof(text), "%s %s: %s%s%s", what, term_safe(name, room < 24 ? 24 : room),
+		 term_ms(ms), usual_ms > 0 ? ", usually " : "",
+		 usual_ms > 0 ? term_ms(usual_ms) : "");
 	print_more(to, text);
 }
 

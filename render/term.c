@@ -232,6 +232,8 @@ const char *term_excess(double excess)
 		return "?";
 	if (excess >= 9)
 		snprintf(out, TERM_TEXT_BYTES, "x%.0f", excess + 1);
+	else if (fabs(excess) < 0.005)
+		return "0 %"; /* not "-0 %" */
 	else
 		snprintf(out, TERM_TEXT_BYTES, "%+.0f %%", excess * 100);
 	return out;
