@@ -572,8 +572,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	double before_ns = 0, before_self_ns = 0;
 	struct usual u;
 
-	if (k->is_open && step == k->open.last + 1 &&
-	    extra_ns <= k->config.alike_ratio * k->open.first_ns) {
+	if (k->is_open && extra_ns <= k->config.alike_ratio * k->open.first_ns) {
 		before_ns = k->open.extra_ns;
 		before_self_ns = k->open_self_ns;
 		k->open.last = step;
@@ -640,6 +639,10 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	k->total_ns += (double)s->latency_ns;
 	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
 		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
+	/* A stretch goes on over steps that are missing, as after a switch of tracing. Without them its
+	 * rest would be a second stretch, and found a kind with the first. */
+	if (k->is_open && k->open.last + 1 != k->next)
+		close_stretch(k);
 	k->next = s->index + 1;
 	if (!(expected_ns > 0)) {
 		pass_places(k, s->index);

@@ -342,6 +342,24 @@ static void slowness_that_stays_is_no_kind(void **unused)
 	end(&j);
 }
 
+/* As after sysom off and on, with fewer steps before the slowness than in it. */
+static void slowness_is_one_stretch_across_steps_that_were_not_judged(void **unused)
+{
+	for (uint32_t missing = 1; missing < 100; missing += 33) {
+		struct job j = job_of(8);
+
+		usual(&j, 200);
+		for (int i = 0; i < 440; i++)
+			slower(&j, KINDS_HOST, 84);
+		j.step += missing;
+		for (int i = 0; i < 200; i++)
+			slower(&j, KINDS_HOST, 84);
+		assert_int_equal(j.of_kind, 0);
+		assert_in_range(j.flagged, 638, 640);
+		end(&j);
+	}
+}
+
 /* The other ranks collect garbage, each in a step of its own, so that this one waits. Every 100 steps it
  * writes, every 250 steps more of it: sometimes in the same step, or in the one behind. */
 static void phases_are_distinguished_where_they_meet(void **unused)
@@ -733,6 +751,7 @@ int main(void)
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),
 	    cmocka_unit_test(slowness_that_stays_is_no_kind),
+	    cmocka_unit_test(slowness_is_one_stretch_across_steps_that_were_not_judged),
 	    cmocka_unit_test(phases_are_distinguished_where_they_meet),
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
 	    cmocka_unit_test(an_evaluation_is_known_by_its_work),
