@@ -92,15 +92,16 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	if (!ev->json) {
 		if (!ev->headed)
 			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
-			     "    idle ms kernels phase");
+			     "    copy ms    idle ms kernels phase  state");
 		ev->headed = true;
 		printf("%4d %6" PRIu64
-		       " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
+		       " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
 		       rank, st->index, (double)st->latency_ns / 1e6, (double)st->self_ns / 1e6,
 		       (double)st->compute_ns / 1e6, (double)st->comm_ns / 1e6,
-		       (double)st->exposed_comm_ns / 1e6, (double)st->idle_ns / 1e6, st->kernels,
-		       st->phase, v->flagged ? "SLOW" : roofline_state_name(v->state),
-		       edge ? " edge" : "", hole ? " not-recorded" : "",
+		       (double)st->exposed_comm_ns / 1e6, (double)st->copy_ns / 1e6,
+		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
+		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       hole ? " not-recorded" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
