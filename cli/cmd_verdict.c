@@ -245,8 +245,12 @@ static void print_verdict(const char *job, const struct look *l)
 			steps = jsonget_number(one, "steps");
 	json_array_foreach ((json_t *)incidents, i, one)
 		shown += !incident_text_is_transient(one);
-	printf("sysom: job %s, %zu rank%s on %zu node%s, %s steps: ", term_safe(job, 127), count,
-	       count == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", term_count(steps));
+	printf("sysom: job %s, ", term_safe(job, 127));
+	if (count)
+		printf("%zu rank%s on %zu node%s, %s steps: ", count, count == 1 ? "" : "s", nodes,
+		       nodes == 1 ? "" : "s", term_count(steps));
+	else /* the store outlives what the aggregator knows of ranks */
+		printf("whose ranks are no longer known: ");
 	if (shown)
 		printf("%zu incident%s\n", shown, shown == 1 ? "" : "s");
 	else
