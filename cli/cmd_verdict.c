@@ -11,6 +11,7 @@
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "render/incident_text.h"
+#include "render/incident_verdict.h"
 #include "render/term.h"
 #include "ring/attach.h"
 
@@ -181,10 +182,14 @@ static void print_incident(const json_t *in)
 	printf("confidence %.0f%%, node", 100 * jsonget_number(d, "confidence"));
 	json_array_foreach ((json_t *)nodes, i, v)
 		printf(" %s", term_safe(json_string_value(v), 64));
-	printf("\nsysom:   from step %llu on: %.4g ms instead of %.4g ms, %.2g GPU-hours lost\n",
-	       (unsigned long long)jsonget_unsigned(in, "first_step"),
-	       jsonget_number(in, "latency_ms"), jsonget_number(in, "expected_ms"),
-	       jsonget_number(in, "gpu_hours_lost"));
+	printf("\nsysom:   ");
+	if (jsonget_number(in, "latency_ms") > 0) /* not of requests, nor of a hang */
+		printf("steps %s to %s: %s instead of %s, ",
+		       term_count(jsonget_number(in, "first_step")),
+		       term_count(jsonget_number(in, "last_step")),
+		       term_ms(jsonget_number(in, "latency_ms")),
+		       term_ms(jsonget_number(in, "expected_ms")));
+	printf("%s GPU-hours lost\n", incident_verdict_hours(jsonget_number(in, "gpu_hours_lost")));
 	if (*jsonget_text(d, "remedy"))
 		printf("sysom:   to do: %s\n", term_safe(jsonget_text(d, "remedy"), 400));
 	printf("sysom:   more: sysom show %s\n", term_safe(jsonget_text(in, "id"), 32));

@@ -45,7 +45,14 @@ id=$(jq -r --argjson rank "$rank" '[.incidents[] | select(.symptom != "transient
 echo "demo: the engine had: $fault (not told to sysom)"
 [ -n "$id" ] || fail "no incident blames rank $rank first (seed $seed)"
 "$BIN/sysom" trace "$id" -o "$out/incident.pftrace" >/dev/null || fail "no trace"
+"$BIN/sysom" report "$id" -o "$out/report.html" >/dev/null || fail "no report"
 echo
 "$BIN/sysom" show "$id"
 echo
-echo "demo: trace   $out/incident.pftrace (open in ui.perfetto.dev)"
+echo "demo: look at it  $out/report.html (in a browser)"
+echo "demo: timeline    $out/incident.pftrace (in ui.perfetto.dev)"
+echo "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
+echo
+echo "demo: In short: the demo made worker $rank slow and did not tell sysom. sysom found it by itself."
+jq -r --arg id "$id" '.incidents[] | select(.id == $id) | "demo: Its reason: \(.diagnosis.summary // "not known")"' \
+	"$out/incidents.json"

@@ -122,7 +122,7 @@ incident() { api "incidents?job=llama%23$ID" '[.incidents[] | select(.symptom !=
 ok "the incident has job, id and step by Slurm's names" is "$(incident .job)" "llama#$ID.0@5"
 ok "and Slurm's nodes" is "$(incident '.nodes | map(split(".")[0]) | join(" ")')" "$(sed -n 's/^nodes //p' "$WORK/home/llama.out")"
 ok "the verdict has its node, training step and id" out_has llama "confidence [0-9]*%, node $(incident '.nodes | join(" ")')\$" \
-	"^sysom:   from step $(incident .first_step) on:" "^sysom:   more: sysom show $(incident .id)\$"
+	"^sysom:   steps $(incident .first_step) to [0-9,]*: " "^sysom:   more: sysom show $(incident .id)\$"
 SLURM_JOB_ID=$ID SLURM_JOB_NAME=llama SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST="gpu[1-3]" \
 	user "$BIN/sysom" verdict >"$WORK/home/unseen.out" 2>&1
 ok "it names the nodes of a job of which some were not seen" out_has unseen "^sysom: only 1 of 3 nodes were seen (gpu\[1-3\])"
