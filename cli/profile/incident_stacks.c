@@ -168,11 +168,12 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 	uint64_t ready = ready_ns(r, s), whole = s->main_on_ns + s->main_off_ns + ready;
 	char gil[400];
 
-	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, ", r->who.rank,
-		term_count((double)s->on_count));
+	fprintf(to, "\n  stacks    rank %d: %s sample%s on the CPU, ", r->who.rank,
+		term_count((double)s->on_count), s->on_count == 1 ? "" : "s");
 	/* some thread always waits; if none does, blocked time was not sampled (copy mode) */
 	if (s->off_count)
-		fprintf(to, "%s blocking events\n", term_count((double)s->off_count));
+		fprintf(to, "%s blocking event%s\n", term_count((double)s->off_count),
+			s->off_count == 1 ? "" : "s");
 	else
 		fputs("no blocked time recorded\n", to);
 	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)
