@@ -25,6 +25,7 @@
 #define REACH_MAX     1e6 /* work that was always 0 before has no bound, but thresholds are finite */
 /* smaller: a slow stretch bends a curve; larger: the curve misses short stairs */
 #define STRETCH_CHANCE 0.01
+#define STRETCHES      64 /* tried at most; fewer: stretches that are just long enough are missed */
 /* Share of a level's steps that may be slow without a habit: twice what a fifth of bad steps, up to
  * three times as slow, leaves there. */
 #define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
@@ -309,11 +310,12 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 
 /* Whether no short stretch of time holds half of these steps or more, unless chance explains it: k + 1
  * of n steps at random times lie in a window of the share w with at most n C(n - 1, k) w^k. A fault
- * makes neighbours in time slow, so their number proves nothing. Uses v. */
+ * makes neighbours in time slow, so their number proves nothing. Of many k a few are tried, because
+ * their windows hardly differ. Uses v. */
 static bool is_spread(const struct fit_scratch *x, uint32_t begin, uint32_t end)
 {
-	uint32_t n = end - begin;
-	double longest = thresholds.fit.near * x->n, chance = STRETCH_CHANCE / n, window;
+	uint32_t n = end - begin, stride = n / STRETCHES + 1;
+	double longest = thresholds.fit.near * x->n, log_chance = log(STRETCH_CHANCE / n), window;
 
 	if (n / 2 >= longest)
 		return true;
@@ -323,8 +325,10 @@ static bool is_spread(const struct fit_scratch *x, uint32_t begin, uint32_t end)
 		x->v[i] = x->index[begin + i];
 	median_sort(x->v, n);
 	for (uint32_t k = 1; k < n; k++) {
-		chance *= (double)k / (n - k);
-		window = k < n / 2 ? 0 : fmin(x->n * pow(chance, 1.0 / k), longest);
+		log_chance += log((double)k / (n - k));
+		if (k < n / 2 || (k - n / 2) % stride)
+			continue;
+		window = fmin(x->n * exp(log_chance / k), longest);
 		for (uint32_t i = 0; i + k < n; i++)
 			if (x->v[i + k] - x->v[i] < window)
 				return false;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis/expect/roofline.h"
+#include "base/clock.h"
 
 static uint32_t random_state;
 
@@ -368,6 +369,35 @@ static void work_that_changes_slowly_is_not_sparse(void **state)
 		assert_float_equal(summary(m).spread, 0.005, 0.002);
 		free(only);
 	}
+}
+
+/* CPU time of the longest push until a baseline of so many steps is complete: its last fit. */
+static double fit_ns(uint32_t steps)
+{
+	struct roofline_config c;
+	struct roofline *m;
+	double most = 0;
+
+	roofline_config_default(&c);
+	c.learn_max = steps;
+	random_state = 7;
+	m = model_with(&c);
+	for (uint32_t i = 0; i < steps; i++) {
+		double work = exp(10 * uniform());
+		uint64_t begin_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+		roofline_push(m, &work, 1, (1e6 + 1e3 * work) * (1 + 0.01 * uniform()));
+		most = fmax(most, (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns));
+	}
+	assert_int_equal(summary(m).state, ROOFLINE_READY);
+	free(only);
+	return most;
+}
+
+/* A node judges no step meanwhile. With a time that grows as the square, the ratio is 12. */
+static void a_fit_of_many_steps_takes_little_longer_for_each(void **state)
+{
+	assert_true(fit_ns(16000) < 8 * fit_ns(4000));
 }
 
 static void levels_that_become_a_curve_are_learned_and_not_refused(void **state)
@@ -843,6 +873,7 @@ int main(void)
 	    cmocka_unit_test(a_fault_that_begins_early_does_not_undo_the_model),
 	    cmocka_unit_test(a_slow_stretch_while_learning_bends_no_curve),
 	    cmocka_unit_test(work_that_changes_slowly_is_not_sparse),
+	    cmocka_unit_test(a_fit_of_many_steps_takes_little_longer_for_each),
 	    cmocka_unit_test(levels_that_become_a_curve_are_learned_and_not_refused),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
