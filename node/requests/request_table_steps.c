@@ -194,7 +194,8 @@ static void engine_part(struct request_table *t, struct request_engine *e, struc
 		pop(t, r, s->end_ns, &step);
 	else
 		on_step(t, r, &step);
-	if (!whole->begin_ns)
+	/* a result may end before the step that it is taken for has begun */
+	if (!whole->begin_ns && step.end_ns >= step.begin_ns)
 		*whole = step;
 }
 

@@ -29,6 +29,7 @@ static void on_violation(void *arg, const char *job, uint32_t process, struct re
 	CHECK(v->objective < REQUEST_OBJECTIVES && v->phase < REQUEST_PHASES);
 	CHECK(v->value_ns && v->arrival_ns && !v->span[0]);
 	CHECK(v->slow.end_ns >= v->slow.begin_ns);
+	CHECK(v->phase_ns <= 2 * UINT16_MAX * MS); /* from the earliest begin to the latest end */
 	CHECK(process <= REQUEST_NO_PROCESS && *job);
 	++*(uint64_t *)arg;
 }

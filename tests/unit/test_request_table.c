@@ -631,6 +631,28 @@ static void impossible_counts_and_times_are_left_out(void **state)
 	assert_null(find(t, 9));
 }
 
+static void a_result_before_its_plan_is_no_slow_step(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, ENGINE, 1, 0, 1, 10);
+	step(t, 1, 10, 10, 30);
+	about(t, API, 7, 40, 41, 0);
+	about(t, ENGINE, 7, 42, 43, 100);
+	HANDLES(t, ENGINE, PLAN, 9000, 9001, {1, 1, false});
+	HANDLES(t, ENGINE, RESULT, 50, 60, {1, 1, false});
+	step(t, 1, 1, 10000, 11000);
+	step(t, 7, 100, 11100, 11150);
+	at(t, 12000);
+	about(t, ENGINE, 7, 12000, 12001, 1);
+	at(t, 15000);
+	assert_int_equal(stats(t).bad, 1);
+	assert_int_equal(seen_count, 1);
+	assert_int_equal(seen[0].v.phase, REQUEST_QUEUE);
+	assert_ms(seen[0].v.slow.begin_ns, 10000);
+	assert_ms(seen[0].v.slow.end_ns, 11000);
+}
+
 static void parts_whose_span_was_lost_go_with_the_one_around_them(void **state)
 {
 	struct request_table *t = *state;
@@ -795,6 +817,7 @@ int main(void)
 	    T(a_request_without_news_is_given_up),
 	    T(an_id_may_come_again_after_its_end),
 	    T(impossible_counts_and_times_are_left_out),
+	    T(a_result_before_its_plan_is_no_slow_step),
 	    T(parts_whose_span_was_lost_go_with_the_one_around_them),
 	    T(parts_whose_spans_never_end_make_room),
 	    T(the_job_with_most_requests_gives_way),
