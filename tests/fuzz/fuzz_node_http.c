@@ -14,6 +14,7 @@
 #include "base/daemon/log.h"
 #include "sidecar/http.h"
 #include "sidecar/node.h"
+#include "sidecar/serving/request_node.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 #define MOVED_BYTES	(64u << 10)
@@ -30,6 +31,7 @@ static int client, turns;
 static void clean(void)
 {
 	http_close(node);
+	request_node_close(node);
 	rmdir(dir);
 }
 
@@ -61,6 +63,12 @@ static void on_answer(void *arg, uint32_t events)
 		loop_stop(node->loop);
 }
 
+static void ask(void *arg, const struct wire_command *c)
+{
+	(void)arg, (void)c;
+	CHECK(false); /* no process has requests */
+}
+
 static void set_up(void)
 {
 	struct loop_source *tick;
@@ -70,7 +78,7 @@ static void set_up(void)
 	CHECK(node && mkdtemp(dir) && !loop_open(&node->loop));
 	snprintf(node->settings.control_path, sizeof(node->settings.control_path), "%s/s", dir);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", dir);
-	CHECK(!http_open(node));
+	CHECK(!request_node_open(node, ask) && !http_open(node));
 	CHECK(!loop_add_wake(node->loop, on_turn, NULL, &turn));
 	CHECK(!loop_add_timer(node->loop, 1, 1, on_tick, NULL, &tick));
 	atexit(clean);
