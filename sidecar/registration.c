@@ -299,7 +299,8 @@ static void on_hello(void *arg, uint32_t events)
 	if (got > 0 && !ask(p))
 		drop_pending(p, true);
 	else if (got == 0 || (got < 0 && (events & (EPOLLHUP | EPOLLERR)))) {
-		r->node->admission.refused_bad++;
+		/* `sysom run` and `sysom doctor` connect only to see whether sysomd answers */
+		r->node->admission.refused_bad += got < 0 || !(events & EPOLLHUP);
 		drop_pending(p, true);
 	}
 	quota_take(&r->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());

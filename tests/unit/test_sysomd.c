@@ -1365,6 +1365,20 @@ static uint64_t metric(struct rig *g, const char *name)
 	return strtoull(at + strlen(name), NULL, 10);
 }
 
+static void whoever_only_looks_for_sysomd_breaks_no_protocol(void **state)
+{
+	struct rig *g = *state;
+	int sock;
+
+	daemon_start(g);
+	for (int i = 0; i < 20; i++)
+		close(dial(g));
+	sock = dial(g);
+	assert_int_equal(send(sock, "", 0, 0), 0);
+	assert_refused(sock);
+	assert_int_equal(metric(g, "sysom_attach_refused_bad_total"), 1);
+}
+
 static void who_fills_the_node_gives_way_to_others_down_to_the_fair_share(void **state)
 {
 	struct rig *g = *state;
@@ -1835,6 +1849,7 @@ int main(void)
 	    T(a_process_that_is_refused_again_and_again_is_reported_once),
 	    T(a_name_of_another_site_is_refused),
 	    T(hostile_peers_are_refused_and_others_still_served),
+	    T(whoever_only_looks_for_sysomd_breaks_no_protocol),
 	    T(a_process_that_sends_nonsense_later_is_cut_off),
 	    T(there_is_room_for_so_many_processes),
 	    T(who_fills_the_node_gives_way_to_others_down_to_the_fair_share),
