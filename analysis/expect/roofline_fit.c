@@ -924,7 +924,8 @@ static double reach_of(const struct roofline_fit *f, const float *work, double e
 	if (!beyond)
 		return 1;
 	growth *= growth * roofline_fit_predict(f, edge).expected_ns / expected_ns;
-	return fmin(fmax(1, growth), REACH_MAX);
+	/* as floats: what the rounding of two equal times leaves is no reach */
+	return fminf(fmaxf(1, (float)growth), REACH_MAX);
 }
 
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work)

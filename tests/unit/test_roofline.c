@@ -703,6 +703,44 @@ static void a_step_of_next_to_no_time_is_ignored(void **state)
 	free(only);
 }
 
+/* Constant, level, random and growing work, some of it never seen; single slow steps, and a fault. */
+static void scaling_time_changes_no_verdict_of_any_work(void **state)
+{
+	static const double scale[] = {1.0 / 1024, 1e-6, 1000, 1e9};
+
+	for (uint32_t seed = 1; seed <= 60; seed++) {
+		struct roofline *m = model(), *scaled;
+		struct roofline_set *first = only;
+		uint32_t count = 1 + seed % 3, flagged = 0;
+
+		scaled = model();
+		random_state = seed * 7919;
+		for (uint32_t i = 0; i < 500; i++) {
+			double work[3] = {0}, ns, far = uniform() < 0.01 ? 1 + 8 * uniform() : 1;
+			struct roofline_verdict v, w;
+
+			for (uint32_t k = 0; k < count; k++)
+				work[k] = far * (seed % 4 == 0	 ? 512
+						 : seed % 4 == 1 ? 1 + floor(8 * uniform())
+						 : seed % 4 == 2 ? exp(8 * uniform())
+								 : 1000 + i * (k + 1));
+			ns = 1e6 * (5 + 0.01 * work[0] + 0.02 * work[1] + 0.001 * work[2]) *
+			     (1 + 0.01 * (uniform() - 0.5));
+			ns *= uniform() < 0.02 ? 1.2 + uniform() : i > 400 && i < 440 ? 1.3 : 1;
+			v = roofline_push(m, work, count, ns);
+			w = roofline_push(scaled, work, count, ns * scale[seed / 4 % 4]);
+			assert_int_equal(v.state, w.state);
+			assert_true(v.out == w.out && v.flagged == w.flagged &&
+				    v.persists == w.persists && v.novel == w.novel &&
+				    v.drift == w.drift);
+			flagged += v.flagged;
+		}
+		assert_in_range(flagged, 1, 200);
+		free(first);
+		free(only);
+	}
+}
+
 static void impossible_input_is_ignored(void **state)
 {
 	struct roofline *m = model();
@@ -889,6 +927,7 @@ int main(void)
 	    cmocka_unit_test(work_that_was_always_nothing_has_a_finite_threshold),
 	    cmocka_unit_test(a_stop_in_work_never_seen_is_flagged),
 	    cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
+	    cmocka_unit_test(scaling_time_changes_no_verdict_of_any_work),
 	    cmocka_unit_test(impossible_input_is_ignored),
 	    cmocka_unit_test(the_same_input_gives_the_same_output),
 	    cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
