@@ -21,6 +21,7 @@ $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosi
 	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
 	test_clocks test_cross test_hang test_growth test_link test_slow_step)
+$(call fuzz,analysis,fuzz_judge)
 $(call bench,analysis,bench_peers bench_roofline)
 bench_peers_SRCS := tests/bench/bench_peers.c cli/trace/trace_reader.c
 bench_peers_LDLIBS := -lz -lzstd
