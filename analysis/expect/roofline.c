@@ -34,11 +34,11 @@
 struct roofline {
 	struct roofline_config c;
 	enum roofline_state state;
-	uint32_t features, n, cap, next_fit, fresh_novel;
+	uint32_t features, n, cap, fresh_novel;
 	bool drift, drift_ever;
 	uint32_t refusals; /* consecutive bad fits */
 	bool misled;	   /* a fit on few steps was good, and turned out wrong */
-	uint64_t steps, out, flagged, history, novel;
+	uint64_t steps, out, flagged, history, novel, next_fit;
 	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* computed from the last fit */
 	/* also from the last fit: what a run must exceed; INFINITY: too few steps to tell */
@@ -512,7 +512,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	m->state = !m->p99.ready			 ? ROOFLINE_LEARNING
 		   : m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED
 							 : ROOFLINE_READY;
-	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
+	m->next_fit = m->steps + m->c.p99_retrain;
 }
 
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
@@ -540,7 +540,8 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 
 void roofline_settle(struct roofline *m)
 {
-	uint32_t next = m->next_fit, refusals = m->refusals;
+	uint64_t next = m->next_fit;
+	uint32_t refusals = m->refusals;
 
 	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_READY || m->n < m->c.learn_min)
 		return;
