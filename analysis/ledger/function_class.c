@@ -183,6 +183,9 @@ static const struct name_rule collectives[] = {
     {"MPI_", CAUSE_NET_WAIT},
 };
 
+/* glibc waits here for its own locks, not for those of a program. */
+static const struct name_rule libc_lock[] = {{"*lll_lock_wait_private", 0}};
+
 static const struct name_rule plumbing[] = {
     {"_PyEval_", 0},
     {"PyEval_", 0},
@@ -290,6 +293,11 @@ enum ledger_what function_class_what(const char *name)
 	default:
 		return FIRST(collectives, name) ? LEDGER_HOST_COLLECTIVE : LEDGER_NONE;
 	}
+}
+
+bool function_class_is_libc_lock(const char *name)
+{
+	return FIRST(libc_lock, name) != NULL;
 }
 
 bool function_class_is_plumbing(const char *name, unsigned kind)

@@ -13,5 +13,7 @@ enum finding_cause function_class_cause(const char *name, unsigned kind, bool on
  * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most, and for means as compression and checksums are, whose
  * caller decides. */
 enum ledger_what function_class_what(const char *name);
+/* Whether it waits for a lock of the C library's own: of the heap, of a stream of stdio. */
+bool function_class_is_libc_lock(const char *name);
 /* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
 bool function_class_is_plumbing(const char *name, unsigned kind);

@@ -231,6 +231,22 @@ static struct account user_account(struct maker *m, const struct stack *st)
 	return (struct account){LEDGER_NONE, function_of(m, st)};
 }
 
+static bool is_libc_lock(struct maker *m, const struct stack *st)
+{
+	for (uint32_t i = st->kernel_count; i < st->count; i++)
+		if (function_class_is_libc_lock(m->name(m->arg, st->first + i)))
+			return true;
+	return false;
+}
+
+/* A wait for a futex in the C library is not one of its caller: the driver allocates memory as well. */
+static enum ledger_what wait_of(struct maker *m, const struct stack *st)
+{
+	enum ledger_what what = wait_class_of(&m->w->stacks, st);
+
+	return what == LEDGER_LOCK && is_libc_lock(m, st) ? LEDGER_LIBC_LOCK : what;
+}
+
 static struct account blocked_account(struct maker *m, const struct stack_switch *s, uint32_t stack)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -243,7 +259,7 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 		return m->last[s->state];
 	if (!known->name) {
 		user = user_account(m, st);
-		known->what = wait_class_of(b, st);
+		known->what = wait_of(m, st);
 		if (ledger_what_is_vague(known->what) && user.what)
 			*known = user;
 		else
@@ -735,7 +751,7 @@ static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t
 
 /* What the waker's own wait was for, if that wait took most of this one: a thread that waits for a
  * child process, and then writes to the pipe of an event loop. LEDGER_NONE: not known. */
-static enum ledger_what waited_through(const struct maker *m, uint32_t waker_tid, uint64_t begin,
+static enum ledger_what waited_through(struct maker *m, uint32_t waker_tid, uint64_t begin,
 				       uint64_t woken)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -750,9 +766,8 @@ static enum ledger_what waited_through(const struct maker *m, uint32_t waker_tid
 		if (!most || s->weight_ns > most->weight_ns)
 			most = s;
 	}
-	return most && most->weight_ns >= (woken - begin) / 2
-		   ? wait_class_of(b, &b->stacks[most->stack])
-		   : LEDGER_NONE;
+	return most && most->weight_ns >= (woken - begin) / 2 ? wait_of(m, &b->stacks[most->stack])
+							      : LEDGER_NONE;
 }
 
 /* The function in which the thread went to sleep. */
@@ -785,13 +800,13 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (woken < begin)
 		woken = begin;
 	a = slept_account(m, s);
-	name_driver(m->w, s->tid, begin, &a);
 	if (waker == m->t->count && ledger_what_is_vague(a.what)) {
 		enum ledger_what behind = waited_through(m, stack_switch_waker(s), begin, woken);
 
 		if (behind && behind != LEDGER_SYSCALL)
 			a = (struct account){behind, function_asleep(m, s)};
 	}
+	name_driver(m->w, s->tid, begin, &a);
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1 gives 0: unknown */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);

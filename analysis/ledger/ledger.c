@@ -504,7 +504,8 @@ struct hosts {
 static bool is_outside(const struct ledger_segment *s)
 {
 	return s->kind == LEDGER_BLOCKED &&
-	       ((s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
+	       (s->what == LEDGER_LIBC_LOCK ||
+		(s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
 		(s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
 }
 

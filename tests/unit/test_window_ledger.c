@@ -415,6 +415,44 @@ static void a_wait_in_a_call_of_the_driver_is_the_drivers(void **state)
 	excerpt_drop(p);
 }
 
+/* The driver allocates memory while another thread holds the heap. Then it waits for a lock of its own,
+ * whose holder, a thread of the driver's, waits for the heap. */
+static void a_lock_of_the_heap_is_not_the_drivers(void **state)
+{
+	struct excerpt *p;
+	struct made m;
+	uint32_t heap, futex;
+
+	make(&m, MAIN);
+	heap = stack(&m.w.stacks, "futex_do_wait", "__lll_lock_wait_private");
+	futex = stack(&m.w.stacks, "futex_do_wait", "synchronize");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t t = i * 100 * MS;
+
+		m.host[m.w.host_count++] = (struct record){.kind = RECORD_SYNC,
+							   .thread = MAIN,
+							   .begin_ns = t + 10 * MS,
+							   .end_ns = t + 40 * MS};
+		off(&m, MAIN, t + 11 * MS, t + 14 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, heap, 0);
+		off(&m, MAIN, t + 15 * MS, t + 20 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, futex,
+		    HOG + 1);
+		off(&m, MAIN, t + 21 * MS, t + 28 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, futex,
+		    HOG + 2);
+		on(&m, HOG + 1, t, 5 * MS, heap);
+		m.w.stacks.samples[m.w.stacks.sample_count - 1].kind = STACK_OFF_CPU;
+		on(&m, HOG + 2, t, 7 * MS, futex);
+		m.w.stacks.samples[m.w.stacks.sample_count - 1].kind = STACK_OFF_CPU;
+	}
+	qsort(m.host, m.w.host_count, sizeof(*m.host), by_record_begin);
+	p = excerpt_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LIBC_LOCK,
+			       "__lll_lock_wait_private (train.py)") == 3);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LIBC_LOCK, "synchronize (train.py)") == 5);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_DRIVER, "") == 7);
+	excerpt_drop(p);
+}
+
 /* An event loop: in each step it waits out two timeouts, of the second without a stack, and then for a
  * peer; its helper's timeouts are one wait for peers. And a peer that does not answer in time. */
 static void a_poll_is_a_wait_for_what_ended_it(void **state)
@@ -1143,6 +1181,7 @@ int main(void)
 	    cmocka_unit_test(a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(a_wait_in_a_call_of_the_driver_is_the_drivers),
+	    cmocka_unit_test(a_lock_of_the_heap_is_not_the_drivers),
 	    cmocka_unit_test(a_poll_is_a_wait_for_what_ended_it),
 	    cmocka_unit_test(what_ended_a_wait_for_whatever_comes_says_what_it_was_for),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
