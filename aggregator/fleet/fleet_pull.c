@@ -240,12 +240,11 @@ static void note_spell(struct fleet_job *job, struct fleet_rank *r, const struct
 	struct fleet_pull *p = &job->pull;
 	uint64_t end = d->end_unix_ns;
 
-	if (!r->spell_end_unix_ns || d->begin_unix_ns > r->spell_end_unix_ns + WAITS_GAP_NS) {
-		r->spell_begin_unix_ns = d->begin_unix_ns;
+	if (!r->spell_end_unix_ns || d->begin_unix_ns > r->spell_end_unix_ns + WAITS_GAP_NS)
 		r->spell_waits = r->spell_owns = 0;
-	}
 	r->spell_end_unix_ns = end > r->spell_end_unix_ns ? end : r->spell_end_unix_ns;
-	r->spell_waits += d->reason == WINDOW_COMM;
+	if (d->reason == WINDOW_COMM && !r->spell_waits++)
+		r->spell_begin_unix_ns = d->begin_unix_ns;
 	r->spell_owns += digest_is_own(d);
 	if (d->reason != WINDOW_COMM || r->spell_waits < 2 || p->waits_ns ||
 	    end <= r->spell_begin_unix_ns)

@@ -1858,8 +1858,16 @@ static void who_did_not_wait_is_asked(void **unused)
 		setup(NULL);
 		fs_init(&j, "job", 4, 2, 22);
 		run(&j, 40);
-		for (int rank = 0; rank < 3; rank++)
+		/* slow itself for a moment; since 36 s it waits */
+		for (int rank = 0; rank < 3; rank++) {
+			d.rank.rank = rank;
+			snprintf(d.rank.job, sizeof(d.rank.job), "job");
+			snprintf(d.rank.node, sizeof(d.rank.node), rank < 2 ? "n0" : "n1");
+			d.begin_unix_ns = FS_UNIX + 31 * FS_S;
+			d.end_unix_ns = FS_UNIX + 32 * FS_S;
+			assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 			waits(rank < 2 ? "n0" : "n1", rank, 36);
+		}
 		run(&j, 46); /* once is a transient */
 		assert_int_equal(totals().commands_window, 0);
 		for (int k = 0; k < 6; k++)
