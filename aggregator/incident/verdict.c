@@ -39,6 +39,7 @@ struct verdict_inputs {
 	const char *job;
 	struct verdict_sketches sketches;
 	struct rank_list all, peers, part, one;
+	struct rank_list worst; /* of all, the group that costs most */
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
@@ -462,12 +463,45 @@ struct part {
 
 ORDER_BY(by_cost, struct part, ORDER_DOWN(lost_ns) ?: ORDER_UP(group));
 
+static bool is_in(const struct rank_list *of, int32_t rank)
+{
+	for (uint32_t k = 0; k < of->count; k++)
+		if (of->rank[k].rank == rank)
+			return true;
+	return false;
+}
+
+/* Whether most of the ranks beside the worst ones lost half as much as this one, or more. Then it is
+ * what the machine does to all of them. */
+static bool is_common(const struct verdict_inputs *with, const struct incident *i,
+		      const struct incident_judgement *j, const struct member *m)
+{
+	uint32_t others = j->ranks - with->worst.count, alike = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		alike += !is_in(&with->worst, i->members[k].rank) &&
+			 loss_of(&i->members[k]) >= thresholds.part.half * loss_of(m);
+	return alike > 1 && 2 * alike > others;
+}
+
+static const struct member *worst_of(const struct verdict_inputs *with, const uint32_t *group,
+				     uint32_t g)
+{
+	const struct member *worst = NULL;
+
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (group[k] == g && (!worst || loss_of(with->all.member[k]) > loss_of(worst)))
+			worst = with->all.member[k];
+	return worst;
+}
+
 /* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
  * a group costs the job what its worst rank lost, however many ranks it has. Ranks of the other
  * groups become minor: on a busy host some rank always waits for a CPU while another has the
  * fault. */
-static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
-			  const uint32_t *group, uint32_t groups, struct part *part)
+static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
+			  struct incident_judgement *j, const uint32_t *group, uint32_t groups,
+			  struct part *part)
 {
 	uint32_t n = 1;
 
@@ -476,7 +510,11 @@ static uint32_t costliest(const struct verdict_inputs *with, struct incident_jud
 	for (uint32_t k = 0; k < with->all.count; k++)
 		part[group[k]].lost_ns = fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
 	qsort(part, groups, sizeof(*part), by_cost);
-	while (n < groups && part[n].lost_ns >= thresholds.part.little * part[0].lost_ns)
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (group[k] == part[0].group)
+			with->worst.rank[with->worst.count++] = with->all.rank[k];
+	while (n < groups && part[n].lost_ns >= thresholds.part.little * part[0].lost_ns &&
+	       !is_common(with, i, j, worst_of(with, group, part[n].group)))
 		n++;
 	for (uint32_t g = n; g < groups; g++)
 		for (uint32_t k = 0; k < with->all.count; k++)
@@ -504,8 +542,8 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 
 /* Divides suspects into groups by cause. Those without a cause of their own stay in the first
  * group. */
-static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j,
-			 struct verdict *out)
+static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
+			 struct incident_judgement *j, struct verdict *out)
 {
 	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1,
 		 n = 0;
@@ -517,7 +555,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 	in = input_of(j, &with->all, &with->peers, &before);
 	if (j->kind == FINDING_SLOW_RANK && with->all.count > 1)
 		groups = diagnosis_split(&in, group, shows);
-	groups = costliest(with, j, group, groups, part);
+	groups = costliest(with, i, j, group, groups, part);
 	for (uint32_t g = 1; g < groups; g++) {
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
@@ -536,16 +574,8 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 	return n + 1;
 }
 
-static bool is_in(const struct rank_list *of, int32_t rank)
-{
-	for (uint32_t k = 0; k < of->count; k++)
-		if (of->rank[k].rank == rank)
-			return true;
-	return false;
-}
-
-/* Adds a second, cheaper fault: its rank lost self time, not as a transient, and has a cause that
- * no other has. */
+/* Adds a second, cheaper fault: its rank lost self time, not as a transient nor as all do, and has a
+ * cause that no other has. */
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
@@ -558,7 +588,7 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
 		    is_in(&with->all, m->rank) || !m->excerpts.slow.excerpt ||
 		    m->steps.self_excess_ns <= little_ns || !incident_is_lasting(i, m) ||
-		    incident_is_moment(j, m))
+		    incident_is_moment(j, m) || is_common(with, i, j, m))
 			continue;
 		with->part.count = 0;
 		rank_list_add(&with->part, m, m->excerpts.slow.excerpt);
@@ -678,7 +708,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);
-	n = by_cause(with, j, out);
+	n = by_cause(with, i, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
@@ -736,8 +766,9 @@ static uint32_t make_apart(const struct incident_set *s, const struct incident *
 	return make(s, i, apart, out, sure_count);
 }
 
-/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. A
- * cause from the ranks' ledgers is stronger than one from the job's medians. */
+/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job, and
+ * it is not slow as a whole if what most of its ranks lost is minor. A cause from the ranks' ledgers
+ * is stronger than one from the job's medians. */
 static uint32_t make_best(const struct incident_set *s, const struct incident *i,
 			  struct incident_judgement *j, struct verdict *out)
 {
@@ -747,7 +778,8 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 
 	if (j->by_count)
 		n = make_apart(s, i, &apart, out, &sure_count);
-	if (sure_count > 1 || (sure_count && 2 * apart.culprits <= apart.ranks)) {
+	if (sure_count > 1 ||
+	    ((sure_count || apart.minor_count) && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}

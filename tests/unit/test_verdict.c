@@ -1542,6 +1542,47 @@ static void a_second_fault_that_costs_less_is_reported_too(void **unused)
 	json_decref(j);
 }
 
+/* Four of the seven other ranks: the machine does that, and rank 6 is no worse than they are. */
+static void what_most_other_ranks_lose_too_is_no_second_fault(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 40);
+	healthy_peers();
+	slow_kernel(0, 8);
+	slow_kernel(1, 8);
+	slow_kernel(2, 8);
+	j = json_of(slow_kernel(6, 14));
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	assert_string_equal(ranks_of(j), "5");
+	json_decref(j);
+}
+
+/* All other ranks lose more than half as much, and so are culprits at first. known: why rank 5 is slow. */
+static void what_all_other_ranks_lose_too_leaves_one_culprit(void **unused)
+{
+	struct incident_change c;
+	json_t *j;
+
+	for (int known = 0; known < 2; known++) {
+		teardown(NULL);
+		setup(NULL);
+		if (known)
+			slow_kernel(5, 40);
+		else
+			window(5, WINDOW_SELF, 40);
+		for (int rank = 0; rank < 8; rank++)
+			if (rank != 5)
+				c = softirq(rank, 24);
+		j = json_of(c);
+		assert_string_equal(text_of(j, "symptom"), "slow_rank");
+		assert_string_equal(ranks_of(j), "5");
+		assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+		json_decref(j);
+	}
+}
+
 /* Three ranks wait less for each other than all wait for rank 5, though they lost more in sum. */
 static void the_fault_of_the_worst_rank_comes_before_that_of_more_ranks(void **unused)
 {
@@ -2860,6 +2901,8 @@ static const struct CMUnitTest tests[] = {
     CASE(steps_that_differ_by_far_more_than_was_lost_are_no_reference),
     CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
     CASE(a_second_fault_that_costs_less_is_reported_too),
+    CASE(what_most_other_ranks_lose_too_is_no_second_fault),
+    CASE(what_all_other_ranks_lose_too_leaves_one_culprit),
     CASE(what_costs_little_beside_a_fault_is_none),
     CASE(who_lost_little_beside_a_fault_is_not_accused),
     CASE(each_rank_lost_what_the_finding_says_of_it),
