@@ -2992,6 +2992,136 @@ def pool_of_connections(rank, ms=40):
 
     for _ in range(3):
         threading.Thread(target=prefetch, name="prefetch", daemon=True).start()
+
+# ---- a tenth round ----
+
+def crunch(seconds_of_cpu):
+    """Work of a process of a pool."""
+    end = time.process_time() + seconds_of_cpu
+    data = b"x" * 65536
+    while time.process_time() < end:
+        zlib.compress(data)
+
+
+def token_pool(rank, texts=6, ms=6):
+    """The texts of a batch are tokenized by a pool of processes (concurrent.futures) that has one process."""
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        pool.submit(crunch, 0).result()
+        while True:
+            yield
+            for f in [pool.submit(crunch, ms / 1e3) for _ in range(texts)]:
+                f.result()
+
+
+def log_http(rank, ms=15):
+    """Each step logs two records over HTTP (logging.handlers.HTTPHandler), and the collector is slow."""
+    script = ("import http.server,time\n"
+              "class H(http.server.BaseHTTPRequestHandler):\n"
+              "    def do_POST(self):\n"
+              "        self.rfile.read(int(self.headers['Content-Length']))\n"
+              f"        time.sleep({ms / 1e3})\n"
+              "        self.send_response(204); self.end_headers()\n"
+              "    def log_message(self, *a): pass\n"
+              "s = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
+              "print(s.server_port, flush=True)\n"
+              "s.serve_forever()\n")
+    server = subprocess.Popen(["/usr/bin/python3", "-c", script], stdout=subprocess.PIPE)
+    log = logging.getLogger("train.collected")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(logging.handlers.HTTPHandler(f"127.0.0.1:{int(server.stdout.readline())}", "/log", method="POST"))
+    try:
+        while True:
+            step = yield
+            log.info("step %d begins", step)
+            log.info("step %d: loss %f", step, 1 / (step + 1))
+    finally:
+        log.handlers.clear()
+        log.addHandler(logging.NullHandler())
+        server.kill()
+        server.wait()
+
+
+def stream_lock(rank, ms=25):
+    """A thread of C code writes to a stream of stdio whose reader is slow, and the step prints a line there."""
+    ours, its = os.pipe()
+    fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
+    pid = os.fork()
+    if not pid:
+        os.close(its)
+        while os.read(ours, 4096):
+            time.sleep(ms / 1e3)
+        os._exit(0)
+    os.close(ours)
+    libc, over = ctypes.CDLL(None), threading.Event()
+    libc.fdopen.restype, libc.fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]
+    libc.fputs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    stream, text = libc.fdopen(its, b"w"), b"x" * 5000 + b"\n"
+
+    def report():
+        while not over.wait(0.005):
+            libc.fputs(text, stream)
+
+    threading.Thread(target=report, name="report", daemon=True).start()
+    try:
+        while True:
+            yield
+            libc.fputs(b"a line\n", stream)
+    finally:
+        over.set()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def lazy_import(rank, modules="xml.dom.minidom,email.mime.multipart,unittest.mock,http.cookiejar,pydoc"):
+    """A function of the step imports modules anew: somebody removes them from sys.modules."""
+    import importlib
+    names = modules.split(",")
+    tops = {n.split(".")[0] for n in names} - {"http"}
+    while True:
+        yield
+        for name in [m for m in sys.modules if m.split(".")[0] in tops or m == "http.cookiejar"]:
+            del sys.modules[name]
+        for name in names:
+            importlib.import_module(name)
+
+
+def reopen_zip(rank, entries=3000):
+    """Each step opens an archive of 3,000 samples to read one."""
+    import zipfile
+    path = os.path.join(rank.dir, f"samples-{rank.rank}.zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(entries):
+            archive.writestr(f"train/{i:06}.txt", b"a sample")
+    while True:
+        step = yield
+        with zipfile.ZipFile(path) as archive:
+            archive.read(f"train/{step % entries:06}.txt")
+
+
+def print_array(rank, values=4000):
+    """An array is printed whole in each step (NumPy, threshold=inf)."""
+    import numpy
+    array = numpy.random.default_rng(rank.rank).random(values)
+    with open(os.devnull, "w", encoding="ascii") as out:
+        while True:
+            yield
+            print(numpy.array2string(array, threshold=values + 1), file=out)
+
+
+def busy_connections(rank, ms=30):
+    """A pool of two connections, which two other threads have most of the time."""
+    pool, over = threading.BoundedSemaphore(2), threading.Event()
+
+    def ask():
+        while not over.is_set():
+            with pool:
+                over.wait(ms / 1e3)
+            over.wait(0.004)
+
+    for _ in range(2):
+        threading.Thread(target=ask, name="query", daemon=True).start()
     try:
         while True:
             yield
@@ -3081,6 +3211,76 @@ def report_all(rank, every=25):
             del text
             rank.gpu.allreduce(4096)
             rank.gpu.synchronize()
+
+
+def empty_queue(rank, ms=30):
+    """The step looks for news of a queue that is empty, and gives up after 30 ms."""
+    news = queue.Queue()
+    while True:
+        yield
+        try:
+            news.get(timeout=ms / 1e3)
+        except queue.Empty:
+            pass
+
+
+def item_calls(rank, values=250):
+    """The metrics of a step are copied to the host one by one, and each copy is waited for (.item())."""
+    while True:
+        yield
+        for _ in range(values):
+            rank.gpu.copy_out(4)
+            rank.gpu.synchronize()
+
+
+def idle_holder(rank, ms=4):
+    """A thread of the lowest priority works under a lock of the step's, and needs the GIL between two calls."""
+    guard, over = threading.Lock(), threading.Event()
+    data = rank.rng.randbytes(64 << 10)
+    begin = time.thread_time()
+    for _ in range(8):
+        zlib.compress(data)
+    count = max(1, round(ms / 1e3 / (time.thread_time() - begin) * 8))
+
+    def index():
+        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+        while not over.wait(0.005):
+            with guard:
+                for _ in range(count):
+                    zlib.compress(data)
+
+    threading.Thread(target=index, name="index", daemon=True).start()
+    try:
+        while True:
+            yield
+            with guard:
+                pass
+    finally:
+        over.set()
+
+
+def thread_map(rank, samples=64, rounds=6000):
+    """The samples of a batch are transformed in Python by 16 threads of a pool."""
+    def transform(n):
+        for i in range(rounds):
+            n = (n * 31 + i) & 0xffff
+        return n
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        while True:
+            yield
+            list(pool.map(transform, range(samples)))
+
+
+def append_array(rank, mb=6, times=8):
+    """An array of NumPy grows value by value: each append copies it."""
+    import numpy
+    array = numpy.zeros(mb << 17)
+    while True:
+        yield
+        some = array
+        for i in range(times):
+            some = numpy.append(some, i)
 
 
 def parse(text):
