@@ -501,12 +501,14 @@ struct hosts {
 	uint32_t count;
 };
 
+/* The thread waits for what is none of its process: a CPU, a peer, a file. */
 static bool is_outside(const struct ledger_segment *s)
 {
-	return s->kind == LEDGER_BLOCKED &&
-	       (s->what == LEDGER_LIBC_LOCK ||
-		(s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
-		(s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
+	return s->kind == LEDGER_RUNNABLE ||
+	       (s->kind == LEDGER_BLOCKED &&
+		(s->what == LEDGER_LIBC_LOCK ||
+		 (s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
+		 (s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT)));
 }
 
 static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)
@@ -539,7 +541,8 @@ static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end,
 			continue;
 		begin = to;
 		if (is_outside(s)) {
-			ledger_charge(l, s->kind, s->what, s->name, to - from, 1);
+			ledger_charge(l, s->kind, s->what, s->name, to - from,
+				      s->kind == LEDGER_BLOCKED);
 			ns += to - from;
 		} else if (by && by != t && followed < LEDGER_WAKERS_MAX) {
 			ns += charge_outside(l, from, to, h, by, followed + 1);

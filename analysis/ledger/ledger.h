@@ -166,8 +166,8 @@ struct ledger_segment {
 struct ledger_thread {
 	const struct ledger_segment *segment;
 	uint32_t count;
-	/* A helper thread: only its own waits for files, sockets and locks of the C library are
-	 * charged instead of a wait that it ended. */
+	/* A helper thread: only its own waits for a CPU, for files, sockets and locks of the C
+	 * library are charged instead of a wait that it ended. */
 	bool helper;
 };
 /* How far a chain of threads that wait for each other is followed. */
