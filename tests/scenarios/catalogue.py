@@ -833,7 +833,7 @@ CASES = [
          ranks=nobody, or_all=True, needs=("command:gdb",)),
     Case("uneven", "healthy: rank 0 has more layers, by design", job=(*HOST, "--rank-does", "0 kernels layers=2")),
     Case("eight", "healthy: eight ranks", job=MANY, world=8),
-    # a tenth one
+    # an eleventh one
     Case("barrier_process", "a process of the rank's own comes late to a barrier (multiprocessing.Barrier)",
          ("cpu-process", "cpu-lock"), (Order("barrier_process"),)),
     Case("populate_pages", "each step maps 48 MB with all of their pages (MAP_POPULATE)", ("os-faults", "os-memory"),

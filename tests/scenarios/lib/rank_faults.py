@@ -2888,111 +2888,6 @@ def backward_hook(rank, rounds=250):
         rank.hooks.pop()
 
 
-# ---- a tenth blind round ----
-
-def barrier_process(rank, ms=35):
-    """A process of the rank's own comes late to a barrier."""
-    context = multiprocessing.get_context("fork")
-    both, begin = context.Barrier(2), context.Semaphore(0)
-
-    def export():
-        while True:
-            begin.acquire()
-            time.sleep(ms / 1e3)
-            both.wait()
-
-    with beside(context, export):
-        while True:
-            yield
-            begin.release()
-            both.wait()
-
-
-def populate_pages(rank, mib=48):
-    """Maps a buffer with all of its pages (MAP_POPULATE) and drops it again."""
-    while True:
-        yield
-        mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
-
-
-def drop_pages(rank, mib=32):
-    """Gives the pages of a buffer back (MADV_DONTNEED) and writes to it again."""
-    buffer = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    while True:
-        yield
-        buffer.madvise(mmap.MADV_DONTNEED)
-        for at in range(0, mib << 20, PAGE):
-            buffer[at] = 1
-
-
-def sort_scores(rank, count=250_000):
-    """Sorts the scores of all samples."""
-    scores = [random.random() for _ in range(count)]
-    while True:
-        yield
-        sorted(scores)
-
-
-def parse_manifest(rank, entries=14_000):
-    """Parses the JSON manifest of the data set again."""
-    text = json.dumps([{"path": f"shard-{i:06}", "bytes": i * 17, "tags": ["a", "b"]} for i in range(entries)])
-    while True:
-        yield
-        json.loads(text)
-
-
-def database_busy(rank, ms=40):
-    """Another process holds a write transaction of the SQLite database to which the step adds a row."""
-    path = os.path.join(rank.dir, f"runs-{rank.rank}.sqlite")
-    with sqlite3.connect(path) as setup:
-        setup.execute("PRAGMA journal_mode = WAL")
-        setup.execute("PRAGMA synchronous = OFF")
-        setup.execute("CREATE TABLE IF NOT EXISTS loss (step INTEGER)")
-    setup.close()
-
-    def report():
-        other = sqlite3.connect(path, isolation_level=None, timeout=30)
-        while True:
-            other.execute("BEGIN IMMEDIATE")
-            time.sleep(ms / 1e3)
-            other.execute("COMMIT")
-            time.sleep(0.03)
-
-    with beside(multiprocessing.get_context("fork"), report):
-        db = sqlite3.connect(path, isolation_level=None, timeout=30)
-        while True:
-            step = yield
-            db.execute("INSERT INTO loss VALUES (?)", (step,))
-
-
-def replace_state(rank, files=3):
-    """Writes small state files as careful programs do: a new file, synced, renamed, and the directory synced."""
-    directory = os.open(rank.dir, os.O_RDONLY)
-    while True:
-        yield
-        for k in range(files):
-            path = os.path.join(rank.dir, f"state-{rank.rank}-{k}")
-            with open(path + ".new", "wb") as f:
-                f.write(os.urandom(4096))
-                f.flush()
-                os.fsync(f.fileno())
-            os.rename(path + ".new", path)
-            os.fsync(directory)
-
-
-def pool_of_connections(rank, ms=40):
-    """The two connections of a pool are held by threads that wait for something, and the step wants one."""
-    pool, over = threading.BoundedSemaphore(2), threading.Event()
-
-    def prefetch():
-        while not over.is_set():
-            with pool:
-                over.wait(ms / 1e3)
-            time.sleep(0.001)
-
-    for _ in range(3):
-        threading.Thread(target=prefetch, name="prefetch", daemon=True).start()
-
 # ---- a tenth round ----
 
 def crunch(seconds_of_cpu):
@@ -3131,6 +3026,188 @@ def busy_connections(rank, ms=30):
         over.set()
 
 
+def empty_queue(rank, ms=30):
+    """The step looks for news of a queue that is empty, and gives up after 30 ms."""
+    news = queue.Queue()
+    while True:
+        yield
+        try:
+            news.get(timeout=ms / 1e3)
+        except queue.Empty:
+            pass
+
+
+def item_calls(rank, values=250):
+    """The metrics of a step are copied to the host one by one, and each copy is waited for (.item())."""
+    while True:
+        yield
+        for _ in range(values):
+            rank.gpu.copy_out(4)
+            rank.gpu.synchronize()
+
+
+def idle_holder(rank, ms=4):
+    """A thread of the lowest priority works under a lock of the step's, and needs the GIL between two calls."""
+    guard, over = threading.Lock(), threading.Event()
+    data = rank.rng.randbytes(64 << 10)
+    begin = time.thread_time()
+    for _ in range(8):
+        zlib.compress(data)
+    count = max(1, round(ms / 1e3 / (time.thread_time() - begin) * 8))
+
+    def index():
+        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+        while not over.wait(0.005):
+            with guard:
+                for _ in range(count):
+                    zlib.compress(data)
+
+    threading.Thread(target=index, name="index", daemon=True).start()
+    try:
+        while True:
+            yield
+            with guard:
+                pass
+    finally:
+        over.set()
+
+
+def thread_map(rank, samples=64, rounds=6000):
+    """The samples of a batch are transformed in Python by 16 threads of a pool."""
+    def transform(n):
+        for i in range(rounds):
+            n = (n * 31 + i) & 0xffff
+        return n
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        while True:
+            yield
+            list(pool.map(transform, range(samples)))
+
+
+def append_array(rank, mb=6, times=8):
+    """An array of NumPy grows value by value: each append copies it."""
+    import numpy
+    array = numpy.zeros(mb << 17)
+    while True:
+        yield
+        some = array
+        for i in range(times):
+            some = numpy.append(some, i)
+
+# ---- an eleventh round ----
+
+def barrier_process(rank, ms=35):
+    """A process of the rank's own comes late to a barrier."""
+    context = multiprocessing.get_context("fork")
+    both, begin = context.Barrier(2), context.Semaphore(0)
+
+    def export():
+        while True:
+            begin.acquire()
+            time.sleep(ms / 1e3)
+            both.wait()
+
+    with beside(context, export):
+        while True:
+            yield
+            begin.release()
+            both.wait()
+
+
+def populate_pages(rank, mib=48):
+    """Maps a buffer with all of its pages (MAP_POPULATE) and drops it again."""
+    while True:
+        yield
+        mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+
+
+def drop_pages(rank, mib=32):
+    """Gives the pages of a buffer back (MADV_DONTNEED) and writes to it again."""
+    buffer = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    while True:
+        yield
+        buffer.madvise(mmap.MADV_DONTNEED)
+        for at in range(0, mib << 20, PAGE):
+            buffer[at] = 1
+
+
+def sort_scores(rank, count=250_000):
+    """Sorts the scores of all samples."""
+    scores = [random.random() for _ in range(count)]
+    while True:
+        yield
+        sorted(scores)
+
+
+def parse_manifest(rank, entries=14_000):
+    """Parses the JSON manifest of the data set again."""
+    text = json.dumps([{"path": f"shard-{i:06}", "bytes": i * 17, "tags": ["a", "b"]} for i in range(entries)])
+    while True:
+        yield
+        json.loads(text)
+
+
+def database_busy(rank, ms=40):
+    """Another process holds a write transaction of the SQLite database to which the step adds a row."""
+    path = os.path.join(rank.dir, f"runs-{rank.rank}.sqlite")
+    with sqlite3.connect(path) as setup:
+        setup.execute("PRAGMA journal_mode = WAL")
+        setup.execute("PRAGMA synchronous = OFF")
+        setup.execute("CREATE TABLE IF NOT EXISTS loss (step INTEGER)")
+    setup.close()
+
+    def report():
+        other = sqlite3.connect(path, isolation_level=None, timeout=30)
+        while True:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(ms / 1e3)
+            other.execute("COMMIT")
+            time.sleep(0.03)
+
+    with beside(multiprocessing.get_context("fork"), report):
+        db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        while True:
+            step = yield
+            db.execute("INSERT INTO loss VALUES (?)", (step,))
+
+
+def replace_state(rank, files=3):
+    """Writes small state files as careful programs do: a new file, synced, renamed, and the directory synced."""
+    directory = os.open(rank.dir, os.O_RDONLY)
+    while True:
+        yield
+        for k in range(files):
+            path = os.path.join(rank.dir, f"state-{rank.rank}-{k}")
+            with open(path + ".new", "wb") as f:
+                f.write(os.urandom(4096))
+                f.flush()
+                os.fsync(f.fileno())
+            os.rename(path + ".new", path)
+            os.fsync(directory)
+
+
+def pool_of_connections(rank, ms=40):
+    """The two connections of a pool are held by threads that wait for something, and the step wants one."""
+    pool, over = threading.BoundedSemaphore(2), threading.Event()
+
+    def prefetch():
+        while not over.is_set():
+            with pool:
+                over.wait(ms / 1e3)
+            time.sleep(0.001)
+
+    for _ in range(3):
+        threading.Thread(target=prefetch, name="prefetch", daemon=True).start()
+    try:
+        while True:
+            yield
+            with pool:
+                pass
+    finally:
+        over.set()
+
+
 def transcoder(rank, mib=24):
     """Each step sends its samples through a program and reads what it makes of them."""
     data = os.urandom(1 << 20) * mib
@@ -3211,76 +3288,6 @@ def report_all(rank, every=25):
             del text
             rank.gpu.allreduce(4096)
             rank.gpu.synchronize()
-
-
-def empty_queue(rank, ms=30):
-    """The step looks for news of a queue that is empty, and gives up after 30 ms."""
-    news = queue.Queue()
-    while True:
-        yield
-        try:
-            news.get(timeout=ms / 1e3)
-        except queue.Empty:
-            pass
-
-
-def item_calls(rank, values=250):
-    """The metrics of a step are copied to the host one by one, and each copy is waited for (.item())."""
-    while True:
-        yield
-        for _ in range(values):
-            rank.gpu.copy_out(4)
-            rank.gpu.synchronize()
-
-
-def idle_holder(rank, ms=4):
-    """A thread of the lowest priority works under a lock of the step's, and needs the GIL between two calls."""
-    guard, over = threading.Lock(), threading.Event()
-    data = rank.rng.randbytes(64 << 10)
-    begin = time.thread_time()
-    for _ in range(8):
-        zlib.compress(data)
-    count = max(1, round(ms / 1e3 / (time.thread_time() - begin) * 8))
-
-    def index():
-        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
-        while not over.wait(0.005):
-            with guard:
-                for _ in range(count):
-                    zlib.compress(data)
-
-    threading.Thread(target=index, name="index", daemon=True).start()
-    try:
-        while True:
-            yield
-            with guard:
-                pass
-    finally:
-        over.set()
-
-
-def thread_map(rank, samples=64, rounds=6000):
-    """The samples of a batch are transformed in Python by 16 threads of a pool."""
-    def transform(n):
-        for i in range(rounds):
-            n = (n * 31 + i) & 0xffff
-        return n
-
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        while True:
-            yield
-            list(pool.map(transform, range(samples)))
-
-
-def append_array(rank, mb=6, times=8):
-    """An array of NumPy grows value by value: each append copies it."""
-    import numpy
-    array = numpy.zeros(mb << 17)
-    while True:
-        yield
-        some = array
-        for i in range(times):
-            some = numpy.append(some, i)
 
 
 def parse(text):
