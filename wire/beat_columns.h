@@ -2,30 +2,20 @@
  * beat_columns.h - a rank's step groups, communicators and sampled collectives as packed rows
  * (docs/wire-format.md, "Rows of a beat").
  * Not compressed: some hundred bytes of differences do not get smaller, and every node
- * sends a beat every few seconds. Threads: any. Trust: the unpack functions take hostile bytes,
- * write at most as many rows as the struct holds, and return only what model/window.h allows. */
+ * sends a beat every few seconds. Threads: any. Trust: what is read may be hostile; at most as many
+ * rows as the struct holds are set, and only to what model/window.h allows. */
 #pragma once
 
-#include "base/buf.h"
 #include "model/window.h"
+#include "wire/fields.h"
 
-/* The shift for these groups: their times on the wire are multiples of 2^shift. */
-uint32_t beat_columns_shift(const struct beat_group *groups, uint32_t count);
-
-/* Append the rank's rows, or nothing without rows. 0, -EINVAL (rows that window.h does not allow),
- * -ENOMEM. */
-int beat_columns_groups_pack(const struct beat_rank *r, struct buf *out);
-int beat_columns_comms_pack(const struct beat_rank *r, struct buf *out);
-int beat_columns_colls_pack(const struct beat_rank *r, struct buf *out);
-/* Appends the groups' thread blocks; nothing if none is known. Unpack after groups. */
-int beat_columns_blocks_pack(const struct beat_rank *r, struct buf *out);
-int beat_columns_blocks_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
-/* Fill the rank's rows and count. -EPROTO. Unpack communicators before collectives, which refer to
- * them. */
-int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
-int beat_columns_comms_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
-int beat_columns_colls_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
-
-/* The communicators' open_* fields; unpack after comms. */
-int beat_columns_opens_pack(const struct beat_rank *r, struct buf *out);
-int beat_columns_opens_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
+/* Append the rank's rows, or nothing without rows; or set its rows and their count. 0, -EINVAL (rows
+ * that window.h does not allow), -ENOMEM, -EPROTO. Read communicators before collectives, which
+ * refer to them. */
+int beat_columns_groups(struct fields *f, struct beat_rank *r);
+int beat_columns_comms(struct fields *f, struct beat_rank *r);
+int beat_columns_colls(struct fields *f, struct beat_rank *r);
+/* The groups' thread blocks; nothing if none is known. Read after groups. */
+int beat_columns_blocks(struct fields *f, struct beat_rank *r);
+/* The communicators' open_* fields; read after comms. */
+int beat_columns_opens(struct fields *f, struct beat_rank *r);

@@ -30,19 +30,16 @@ static size_t beat_bytes_max(size_t ranks)
 	return LIMIT_BEAT_BYTES_PER_RANK * (ranks + 1);
 }
 
-/* The packed rows of a rank, in the order in which they must be unpacked. */
+/* The packed rows of a rank, in the order in which they must be read. */
 static const struct part {
 	size_t at; /* of the ProtobufCBinaryData */
-	int (*pack)(const struct beat_rank *r, struct buf *out);
-	int (*unpack)(const uint8_t *data, size_t bytes, struct beat_rank *r);
+	int (*rows)(struct fields *f, struct beat_rank *r);
 } parts[] = {
-#define PART(name)                                                                                 \
-	{                                                                                          \
-		offsetof(Sysom__Wire__BeatRank, name), beat_columns_##name##_pack,                 \
-		    beat_columns_##name##_unpack                                                   \
-	}
-    PART(groups), PART(blocks), PART(comms), PART(colls), PART(opens),
-#undef PART
+    {offsetof(Sysom__Wire__BeatRank, groups), beat_columns_groups},
+    {offsetof(Sysom__Wire__BeatRank, blocks), beat_columns_blocks},
+    {offsetof(Sysom__Wire__BeatRank, comms), beat_columns_comms},
+    {offsetof(Sysom__Wire__BeatRank, colls), beat_columns_colls},
+    {offsetof(Sysom__Wire__BeatRank, opens), beat_columns_opens},
 };
 #define PARTS ARRAY_LEN(parts)
 
@@ -73,9 +70,10 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 	}
 	for (size_t i = 0; i < PARTS; i++) {
 		ProtobufCBinaryData *to = (void *)((char *)&it->pb + parts[i].at);
+		struct fields f = {.out = &it->part[i]};
 
 		buf_init(&it->part[i], LIMIT_WIRE_MESSAGE_BYTES);
-		err = err ? err : parts[i].pack(r, &it->part[i]);
+		err = err ? err : parts[i].rows(&f, (struct beat_rank *)(uintptr_t)r);
 		*to = (ProtobufCBinaryData){it->part[i].bytes, it->part[i].data};
 	}
 	return err;
@@ -176,8 +174,9 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 #undef X
 	for (size_t i = 0; !err && i < PARTS; i++) {
 		const ProtobufCBinaryData *at = (const void *)((const char *)from + parts[i].at);
+		struct fields f = {.data = at->data, .bytes = at->len};
 
-		err = parts[i].unpack(at->data, at->len, r);
+		err = parts[i].rows(&f, r);
 	}
 	if (!err)
 		err = unfinished_read(from, &r->unfinished);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "model/beat_sample.h"
 #include "model/request.h"
@@ -148,6 +149,7 @@ static void round_trips_groups_to_their_stated_fineness(void **unused)
 static void round_trips_collectives_that_do_not_end(void **unused)
 {
 	static struct beat_rank r, full;
+	struct fields f;
 	uint64_t state = 4;
 	struct beat got;
 	size_t bytes;
@@ -174,11 +176,12 @@ static void round_trips_collectives_that_do_not_end(void **unused)
 			rows[2] = 0; /* no function */
 			rows[6] = 1;
 		}
-		assert_int_equal(beat_columns_opens_unpack(rows, sizeof(rows), &full), -EPROTO);
+		f = (struct fields){.data = rows, .bytes = sizeof(rows)};
+		assert_int_equal(beat_columns_opens(&f, &full), -EPROTO);
 	}
 	full.comm_count = 0;
-	assert_int_equal(beat_columns_opens_unpack((const uint8_t[]){1, 0, 1, 2, 3, 4}, 6, &full),
-			 -EPROTO);
+	f = (struct fields){.data = (const uint8_t[]){1, 0, 1, 2, 3, 4}, .bytes = 6};
+	assert_int_equal(beat_columns_opens(&f, &full), -EPROTO);
 }
 
 static void round_trips_what_a_gpu_does_not_end(void **unused)
@@ -320,11 +323,11 @@ static void keeps_figures_that_are_no_numbers_out(void **unused)
 
 /* ---- hostile bytes ---- */
 
-static int unpack(struct buf *b, int (*fn)(const uint8_t *, size_t, struct beat_rank *))
+static int unpack(struct buf *b, int (*fn)(struct fields *, struct beat_rank *))
 {
 	static struct beat_rank r;
 
-	return fn(b->data, b->bytes, &r);
+	return fn(&(struct fields){.data = b->data, .bytes = b->bytes}, &r);
 }
 
 static void put(struct buf *b, int count, ...)
@@ -348,34 +351,34 @@ static void rejects_group_rows_out_of_bounds(void **unused)
 	/* count, shift, then log, skip, unused, flagged, end, eight figures */
 	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2));
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), 0);
+	assert_int_equal(unpack(&b, beat_columns_groups), 0);
 	for (size_t n = 1; n < b.bytes; n++) {
 		struct buf cut = b;
 
 		cut.bytes = n;
-		assert_int_equal(unpack(&cut, beat_columns_groups_unpack), -EPROTO);
+		assert_int_equal(unpack(&cut, beat_columns_groups), -EPROTO);
 	}
 	put(&b, 1, U(0));
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 2, U(BEAT_GROUPS_MAX + 1), U(0));
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 2, U(1) << 63, U(0));
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 15, U(1), U(64), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2)); /* shift */
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 15, U(1), U(0), U(3), U(1), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2)); /* 1 is no multiple of 8 */
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 15, U(1), U(0), U(3), U(0), U(9), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2)); /* unused */
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 15, U(1), U(0), U(21), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2)); /* log */
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(1), U(2), U(2), U(2), U(2), U(2),
 	    U(2), U(2)); /* a latency of -1 */
-	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_groups), -EPROTO);
 	buf_fini(&b);
 }
 
@@ -385,14 +388,14 @@ static void rejects_collective_rows_out_of_bounds(void **unused)
 
 	buf_init(&b, 4096);
 	put(&b, 2, U(1), U(1)); /* refers to a communicator that is not there */
-	assert_int_equal(unpack(&b, beat_columns_colls_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_colls), -EPROTO);
 	put(&b, 1, U(BEAT_COLLS_MAX + 1));
-	assert_int_equal(unpack(&b, beat_columns_colls_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_colls), -EPROTO);
 	put(&b, 1, U(BEAT_COMMS_MAX + 1));
-	assert_int_equal(unpack(&b, beat_columns_comms_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_comms), -EPROTO);
 	/* id, ranks, rank, entered 1, open 2 */
 	put(&b, 13, U(1), U(1), U(1), U(1), U(1), U(1), U(1), U(1), U(1), U(4), U(0), U(1), U(2));
-	assert_int_equal(unpack(&b, beat_columns_comms_unpack), -EPROTO);
+	assert_int_equal(unpack(&b, beat_columns_comms), -EPROTO);
 	buf_fini(&b);
 }
 
@@ -582,6 +585,11 @@ static void golden_rank(struct beat_rank *r)
 					 .end_ns = 970};
 }
 
+static int read_blocks(const uint8_t *data, size_t bytes, struct beat_rank *r)
+{
+	return beat_columns_blocks(&(struct fields){.data = data, .bytes = bytes}, r);
+}
+
 /* One number per group: none may be missing, left over or out of range. */
 static void blocks_are_as_many_as_groups(void **unused)
 {
@@ -589,38 +597,40 @@ static void blocks_are_as_many_as_groups(void **unused)
 	static struct beat_rank r;
 
 	r.group_count = 2;
-	assert_int_equal(beat_columns_blocks_unpack(bytes, 0, &r), 0);
-	assert_int_equal(beat_columns_blocks_unpack(bytes, 2, &r), 0);
+	assert_int_equal(read_blocks(bytes, 0, &r), 0);
+	assert_int_equal(read_blocks(bytes, 2, &r), 0);
 	assert_true(r.groups[0].blocks == 2 && r.groups[1].blocks == 1);
-	assert_int_equal(beat_columns_blocks_unpack(bytes, 1, &r), -EPROTO);
-	assert_int_equal(beat_columns_blocks_unpack(bytes, 3, &r), -EPROTO);
-	assert_int_equal(beat_columns_blocks_unpack(bytes + 1, 2, &r), -EPROTO); /* below 0 */
-	assert_int_equal(beat_columns_blocks_unpack(bytes + 2, 3, &r), -EPROTO);
-	assert_int_equal(beat_columns_blocks_unpack(bytes + 4, 1, &r), -EPROTO);
+	assert_int_equal(read_blocks(bytes, 1, &r), -EPROTO);
+	assert_int_equal(read_blocks(bytes, 3, &r), -EPROTO);
+	assert_int_equal(read_blocks(bytes + 1, 2, &r), -EPROTO); /* below 0 */
+	assert_int_equal(read_blocks(bytes + 2, 3, &r), -EPROTO);
+	assert_int_equal(read_blocks(bytes + 4, 1, &r), -EPROTO);
 }
 
 static void reads_and_writes_the_golden_rows(void **unused)
 {
+	static const struct {
+		int (*rows)(struct fields *, struct beat_rank *);
+		const uint8_t *golden;
+		size_t bytes;
+	} parts[] = {{beat_columns_groups, golden_groups, sizeof(golden_groups)},
+		     {beat_columns_comms, golden_comms, sizeof(golden_comms)},
+		     {beat_columns_colls, golden_colls, sizeof(golden_colls)}};
 	static struct beat_rank want, got;
 	struct buf b;
 
 	golden_rank(&want);
 	buf_init(&b, 4096);
-	assert_int_equal(beat_columns_groups_pack(&want, &b), 0);
-	assert_int_equal(b.bytes, sizeof(golden_groups));
-	assert_memory_equal(b.data, golden_groups, sizeof(golden_groups));
-	buf_clear(&b);
-	assert_int_equal(beat_columns_comms_pack(&want, &b), 0);
-	assert_int_equal(b.bytes, sizeof(golden_comms));
-	assert_memory_equal(b.data, golden_comms, sizeof(golden_comms));
-	buf_clear(&b);
-	assert_int_equal(beat_columns_colls_pack(&want, &b), 0);
-	assert_int_equal(b.bytes, sizeof(golden_colls));
-	assert_memory_equal(b.data, golden_colls, sizeof(golden_colls));
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+		struct fields f = {.data = parts[i].golden, .bytes = parts[i].bytes};
+
+		buf_clear(&b);
+		assert_int_equal(parts[i].rows(&(struct fields){.out = &b}, &want), 0);
+		assert_int_equal(b.bytes, parts[i].bytes);
+		assert_memory_equal(b.data, parts[i].golden, parts[i].bytes);
+		assert_int_equal(parts[i].rows(&f, &got), 0);
+	}
 	buf_fini(&b);
-	assert_int_equal(beat_columns_groups_unpack(golden_groups, sizeof(golden_groups), &got), 0);
-	assert_int_equal(beat_columns_comms_unpack(golden_comms, sizeof(golden_comms), &got), 0);
-	assert_int_equal(beat_columns_colls_unpack(golden_colls, sizeof(golden_colls), &got), 0);
 	assert_memory_equal(&got, &want, sizeof(want));
 }
 
