@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "wire/codec.h"
+#include "wire/fields.h"
 #include "wire/pack.h"
 
 /* The longest event: JOURNAL_RANK with three texts; a step has 45 numbers. */
@@ -177,49 +178,68 @@ const char *journal_end_name(unsigned why)
 	return why < sizeof(names) / sizeof(names[0]) ? names[why] : "unknown";
 }
 
-/* ---- writing ---- */
+/* ---- fields ---- */
 
-static void put_le(struct buf *b, uint64_t v, unsigned bytes)
+static void text_field(struct fields *f, char *text)
 {
-	uint8_t p[8];
+	size_t n = f->out ? strnlen(text, JOURNAL_TEXT_BYTES - 1) : 0;
+	const char *p = text;
 
-	for (unsigned i = 0; i < bytes; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
-	buf_append(b, p, bytes);
+	fields_text(f, &p, &n, JOURNAL_TEXT_BYTES - 1);
+	if (f->out || f->err)
+		return;
+	memcpy(text, p, n);
+	text[n] = '\0';
 }
 
-static void put_field(struct buf *b, const struct field *f, const void *from)
+/* Writes or reads a field of the struct at `of`. */
+static void put_field(struct fields *f, const struct field *field, void *of)
 {
-	const char *p = (const char *)from + f->at;
-	uint64_t u64;
-	uint32_t u32;
-	int32_t i32;
+	char *p = (char *)of + field->at;
+	uint64_t u64 = 0;
+	uint32_t u32 = 0;
+	int32_t i32 = 0;
 
-	switch (f->type) {
+	switch (field->type) {
 	case FIELD_U64:
-		memcpy(&u64, p, sizeof(u64));
-		buf_varint(b, u64);
+		fields_u64(f, (uint64_t *)(void *)p, UINT64_MAX);
 		break;
 	case FIELD_U32:
-		memcpy(&u32, p, sizeof(u32));
-		buf_varint(b, u32);
+		fields_u32(f, (uint32_t *)(void *)p, UINT32_MAX);
 		break;
 	case FIELD_I32:
 		memcpy(&i32, p, sizeof(i32));
-		buf_svarint(b, i32);
+		u64 = (uint64_t)i32;
+		fields_change(f, &u64, 0);
+		fields_demand(f, (int64_t)u64 == (int32_t)u64);
+		i32 = (int32_t)u64;
+		memcpy(p, &i32, sizeof(i32));
 		break;
 	case FIELD_BOOL:
-		buf_varint(b, *(const bool *)p);
+		u32 = *(const bool *)p;
+		fields_u32(f, &u32, 1);
+		*(bool *)p = u32;
 		break;
 	case FIELD_REAL:
 		memcpy(&u64, p, sizeof(u64));
-		put_le(b, u64, 8);
+		fields_fixed64(f, &u64);
+		memcpy(p, &u64, sizeof(u64));
 		break;
 	case FIELD_TEXT:
-		buf_varint(b, strnlen(p, JOURNAL_TEXT_BYTES - 1));
-		buf_append(b, p, strnlen(p, JOURNAL_TEXT_BYTES - 1));
-		break;
+		text_field(f, p);
 	}
+}
+
+/* ---- writing ---- */
+
+/* A block begins with its magic and version, and the bytes of its body. */
+static void head_fields(struct fields *f, uint64_t *body_bytes)
+{
+	uint64_t begin = (uint64_t)JOURNAL_VERSION << 32 | BLOCK_MAGIC, magic = begin;
+
+	fields_fixed64(f, &begin);
+	fields_demand(f, begin == magic);
+	fields_fixed64(f, body_bytes);
 }
 
 int journal_writer_init(struct journal_writer *w)
@@ -271,6 +291,7 @@ static void close_records(struct journal_writer *w)
 
 void journal_writer_event(struct journal_writer *w, const struct journal_event *e)
 {
+	struct fields f = {.out = &w->events};
 	struct journal_event copy = *e;
 	struct layout l;
 	void *at;
@@ -279,7 +300,7 @@ void journal_writer_event(struct journal_writer *w, const struct journal_event *
 	put_head(w, e->kind, e->slot);
 	l = layout_of(&copy, &at);
 	for (size_t i = 0; i < l.count; i++)
-		put_field(&w->events, &l.fields[i], at);
+		put_field(&f, &l.fields[i], at);
 }
 
 void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct record *r,
@@ -300,6 +321,14 @@ void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct
 	w->slots[w->count++] = (uint8_t)slot;
 }
 
+static void put_part(struct buf *body, const struct buf *part)
+{
+	const void *data = part->data;
+	size_t bytes = part->bytes;
+
+	fields_bytes(&(struct fields){.out = body}, &data, &bytes, SIZE_MAX);
+}
+
 /* Packs one rank's records separately, because the column codec predicts from the rank's own
  * previous records. */
 static int pack_slot(const struct journal_writer *w, uint32_t slot, struct record *scratch,
@@ -318,8 +347,7 @@ static int pack_slot(const struct journal_writer *w, uint32_t slot, struct recor
 	if (err)
 		return err;
 	buf_varint(body, slot);
-	buf_varint(body, one->bytes);
-	buf_append(body, one->data, one->bytes);
+	put_part(body, one);
 	return body->failed ? -ENOMEM : 0;
 }
 
@@ -338,18 +366,14 @@ int journal_writer_pack(struct journal_writer *w, struct buf *out)
 		err = -ENOMEM;
 	if (!err)
 		err = pack_write(&part, 1, PACK_QUICK, &one);
-	if (!err) {
-		buf_varint(&body, one.bytes);
-		buf_append(&body, one.data, one.bytes);
-	}
+	if (!err)
+		put_part(&body, &one);
 	for (uint32_t slot = 0; slot < LIMIT_NODE_PROCESSES && !err; slot++)
 		err = pack_slot(w, slot, scratch, &one, &body);
 	if (!err && body.failed)
 		err = -ENOMEM;
 	if (!err) {
-		put_le(out, BLOCK_MAGIC, 4);
-		put_le(out, JOURNAL_VERSION, 4);
-		put_le(out, body.bytes, 8);
+		head_fields(&(struct fields){.out = out}, &(uint64_t){body.bytes});
 		buf_append(out, body.data, body.bytes);
 		err = out->failed ? -EMSGSIZE : 0;
 	}
@@ -363,91 +387,74 @@ int journal_writer_pack(struct journal_writer *w, struct buf *out)
 
 struct journal_block {
 	uint8_t *events;
-	size_t bytes, pos;
+	struct fields f; /* reads them */
 	struct {
 		struct record *records;
 		uint32_t count, used;
 	} slot[LIMIT_NODE_PROCESSES];
 };
 
-static uint64_t get_le(const uint8_t *p, unsigned bytes)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		v |= (uint64_t)p[i] << 8 * i;
-	return v;
-}
-
 int journal_block_bytes(const uint8_t head[JOURNAL_HEAD_BYTES], uint32_t *body_bytes)
 {
-	uint64_t bytes = get_le(head + 8, 8);
+	struct fields f = {.data = head, .bytes = JOURNAL_HEAD_BYTES};
+	uint64_t bytes = 0;
 
-	if (get_le(head, 4) != BLOCK_MAGIC || get_le(head + 4, 4) != JOURNAL_VERSION ||
-	    bytes > LIMIT_JOURNAL_BLOCK_BYTES)
-		return -EPROTO;
+	head_fields(&f, &bytes);
+	fields_demand(&f, bytes <= LIMIT_JOURNAL_BLOCK_BYTES);
 	*body_bytes = (uint32_t)bytes;
-	return 0;
+	return fields_end(&f);
 }
 
-/* Reads the length of a part; *pos is then its begin. */
-static int get_part(const uint8_t *p, size_t bytes, size_t *pos, size_t *part_bytes)
-{
-	uint64_t n;
-
-	if (buf_read_varint(p, bytes, pos, &n) || n > bytes - *pos)
-		return -EPROTO;
-	*part_bytes = (size_t)n;
-	return 0;
-}
-
-static int open_slots(struct journal_block *b, const uint8_t *p, size_t bytes, size_t pos)
+static int open_slots(struct journal_block *b, struct fields *f)
 {
 	uint32_t total = 0;
 
-	while (pos < bytes) {
-		uint64_t slot;
-		size_t part;
+	while (!f->err && f->pos < f->bytes) {
+		const void *part = NULL;
+		size_t bytes = 0;
+		uint32_t slot = 0;
 		int err;
 
-		if (buf_read_varint(p, bytes, &pos, &slot) || slot >= LIMIT_NODE_PROCESSES ||
-		    b->slot[slot].records || get_part(p, bytes, &pos, &part))
-			return -EPROTO;
-		err = wire_records_decode(p + pos, part, &b->slot[slot].records,
-					  &b->slot[slot].count);
+		fields_u32(f, &slot, LIMIT_NODE_PROCESSES - 1);
+		fields_demand(f, !b->slot[slot].records);
+		fields_bytes(f, &part, &bytes, f->bytes);
+		if (f->err)
+			break;
+		err =
+		    wire_records_decode(part, bytes, &b->slot[slot].records, &b->slot[slot].count);
 		if (err)
 			return err == -ENOMEM ? err : -EBADMSG;
-		pos += part;
 		total += b->slot[slot].count;
-		if (b->slot[slot].count > LIMIT_JOURNAL_RECORDS || total > LIMIT_JOURNAL_RECORDS)
-			return -EPROTO;
+		fields_demand(f, b->slot[slot].count <= LIMIT_JOURNAL_RECORDS &&
+				     total <= LIMIT_JOURNAL_RECORDS);
 	}
-	return 0;
+	return f->err;
 }
 
 int journal_block_open(struct journal_block **out, const uint8_t head[JOURNAL_HEAD_BYTES],
 		       const void *body, uint32_t body_bytes)
 {
 	struct journal_block *b = calloc(1, sizeof(*b));
-	const uint8_t *p = body;
-	size_t pos = 0, part = 0;
+	struct fields f = {.data = body, .bytes = body_bytes};
+	const void *part = NULL;
+	size_t bytes = 0;
 	uint32_t stated;
 	int err;
 
 	if (!b)
 		return -ENOMEM;
 	err = journal_block_bytes(head, &stated);
-	if (!err && stated != body_bytes)
-		err = -EPROTO;
-	if (!err)
-		err = get_part(p, body_bytes, &pos, &part);
+	fields_demand(&f, !err && stated == body_bytes);
+	fields_bytes(&f, &part, &bytes, f.bytes);
+	err = f.err;
 	if (!err) {
-		err = pack_read(p + pos, part, LIMIT_JOURNAL_EVENT_BYTES, &b->events, &b->bytes);
+		err = pack_read(part, bytes, LIMIT_JOURNAL_EVENT_BYTES, &b->events, &b->f.bytes);
+		b->f.data = b->events;
 		if (err && err != -ENOMEM)
 			err = -EBADMSG;
 	}
 	if (!err)
-		err = open_slots(b, p, body_bytes, pos + part);
+		err = open_slots(b, &f);
 	if (err) {
 		journal_block_close(b);
 		return err;
@@ -466,69 +473,6 @@ void journal_block_close(struct journal_block *b)
 	free(b);
 }
 
-static bool get_varint(struct journal_block *b, uint64_t max, uint64_t *out)
-{
-	return !buf_read_varint(b->events, b->bytes, &b->pos, out) && *out <= max;
-}
-
-static bool get_text(struct journal_block *b, char *to)
-{
-	uint64_t n;
-
-	if (!get_varint(b, JOURNAL_TEXT_BYTES - 1, &n) || n > b->bytes - b->pos ||
-	    memchr(b->events + b->pos, 0, (size_t)n))
-		return false;
-	memcpy(to, b->events + b->pos, (size_t)n);
-	to[n] = '\0';
-	b->pos += (size_t)n;
-	return true;
-}
-
-static bool get_field(struct journal_block *b, const struct field *f, void *to)
-{
-	char *p = (char *)to + f->at;
-	uint64_t v;
-	uint32_t u32;
-	int32_t i32;
-	int64_t s;
-
-	switch (f->type) {
-	case FIELD_U64:
-		if (!get_varint(b, UINT64_MAX, &v))
-			return false;
-		memcpy(p, &v, sizeof(v));
-		return true;
-	case FIELD_U32:
-		if (!get_varint(b, UINT32_MAX, &v))
-			return false;
-		u32 = (uint32_t)v;
-		memcpy(p, &u32, sizeof(u32));
-		return true;
-	case FIELD_I32:
-		if (buf_read_svarint(b->events, b->bytes, &b->pos, &s) || s < INT32_MIN ||
-		    s > INT32_MAX)
-			return false;
-		i32 = (int32_t)s;
-		memcpy(p, &i32, sizeof(i32));
-		return true;
-	case FIELD_BOOL:
-		if (!get_varint(b, 1, &v))
-			return false;
-		*(bool *)p = v;
-		return true;
-	case FIELD_REAL:
-		if (b->bytes - b->pos < 8)
-			return false;
-		v = get_le(b->events + b->pos, 8);
-		b->pos += 8;
-		memcpy(p, &v, sizeof(v));
-		return true;
-	case FIELD_TEXT:
-		return get_text(b, p);
-	}
-	return false;
-}
-
 /* Bounds that the analysis assumes; the daemon checks its own settings when it reads them. */
 static bool is_sane_rank(const struct journal_rank *r)
 {
@@ -542,16 +486,15 @@ static bool is_sane_rank(const struct journal_rank *r)
 	       c->refuse_spread >= 0 && c->p99_retrain >= 1;
 }
 
-static bool get_records(struct journal_block *b, struct journal_event *e)
+static void get_records(struct journal_block *b, struct journal_event *e)
 {
-	uint64_t n;
+	uint32_t used = b->slot[e->slot].used, n = 0;
 
-	if (!get_varint(b, b->slot[e->slot].count - b->slot[e->slot].used, &n) || !n)
-		return false;
-	e->as.records.first = b->slot[e->slot].records + b->slot[e->slot].used;
-	e->as.records.count = (uint32_t)n;
-	b->slot[e->slot].used += (uint32_t)n;
-	return true;
+	fields_u32(&b->f, &n, b->slot[e->slot].count - used);
+	fields_demand(&b->f, n > 0);
+	e->as.records.first = b->slot[e->slot].records + used;
+	e->as.records.count = n;
+	b->slot[e->slot].used += n;
 }
 
 static bool is_sane(const struct journal_event *e)
@@ -574,29 +517,29 @@ static bool is_sane(const struct journal_event *e)
 
 int journal_block_next(struct journal_block *b, struct journal_event *e)
 {
-	uint64_t kind, slot;
+	struct fields *f = &b->f;
+	uint32_t kind = 0;
 	struct layout l;
 	void *at;
 
-	if (b->pos == b->bytes) {
+	if (f->pos == f->bytes) {
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 			if (b->slot[i].used != b->slot[i].count)
 				return -EPROTO;
-		return 0;
+		return f->err;
 	}
 	memset(e, 0, sizeof(*e));
-	if (!get_varint(b, JOURNAL_END, &kind) || !kind ||
-	    !get_varint(b, LIMIT_NODE_PROCESSES - 1, &slot))
-		return -EPROTO;
+	fields_u32(f, &kind, JOURNAL_END);
+	fields_demand(f, kind > 0);
+	fields_u32(f, &e->slot, LIMIT_NODE_PROCESSES - 1);
 	e->kind = (enum journal_kind)kind;
-	e->slot = (uint32_t)slot;
 	if (e->kind == JOURNAL_RECORDS)
-		return get_records(b, e) ? 1 : -EPROTO;
+		get_records(b, e);
 	if (e->kind == JOURNAL_RANK)
 		judge_config_default(&e->as.rank.judge); /* of what no setting changes */
 	l = layout_of(e, &at);
 	for (size_t i = 0; i < l.count; i++)
-		if (!get_field(b, &l.fields[i], at))
-			return -EPROTO;
-	return is_sane(e) ? 1 : -EPROTO;
+		put_field(f, &l.fields[i], at);
+	fields_demand(f, is_sane(e));
+	return f->err ? f->err : 1;
 }

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "model/request.h"
+#include "wire/fields.h"
 
 /* Fields that have the same type on both sides. */
 /* clang-format off */
@@ -36,50 +37,40 @@ struct beat_requests {
 
 /* ---- durations: v rows; per row v class, from the row before, and v count ---- */
 
-static void put_durations(const struct durations *d, struct buf *out)
+static int durations_rows(struct fields *f, struct durations *d)
 {
-	uint32_t rows = 0, next = 0;
+	uint32_t rows = 0, class = 0;
 
-	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
-	for (uint32_t i = 0; i < DURATIONS_CLASSES; i++)
+	for (uint32_t i = 0; f->out && i < DURATIONS_CLASSES; i++)
 		rows += d->count[i] != 0;
-	if (rows)
-		buf_varint(out, rows);
-	for (uint32_t i = 0; i < DURATIONS_CLASSES; i++) {
-		if (!d->count[i])
-			continue;
-		buf_varint(out, i - next);
-		buf_varint(out, d->count[i]);
-		next = i + 1;
-	}
-}
-
-static int read_durations(const ProtobufCBinaryData *from, struct durations *d)
-{
-	uint64_t rows = 0, skip = 0, count = 0, class = 0;
-	size_t pos = 0;
-
-	if (!from->len)
+	if (f->out ? !rows : !f->bytes)
 		return 0;
-	if (buf_read_varint(from->data, from->len, &pos, &rows) || !rows ||
-	    rows > DURATIONS_CLASSES)
-		return -EPROTO;
-	for (uint64_t i = 0; i < rows; i++, class ++) {
-		if (buf_read_varint(from->data, from->len, &pos, &skip) ||
-		    buf_read_varint(from->data, from->len, &pos, &count) ||
-		    skip >= DURATIONS_CLASSES || (class += skip) >= DURATIONS_CLASSES || !count ||
-		    count > UINT32_MAX)
-			return -EPROTO;
-		durations_add_class(d, (uint32_t) class, (uint32_t)count);
+	fields_u32(f, &rows, DURATIONS_CLASSES);
+	fields_demand(f, rows > 0);
+	for (uint32_t i = 0; i < rows && !f->err; i++, class ++) {
+		uint32_t skip = 0, count;
+
+		while (f->out && !d->count[class + skip])
+			skip++;
+		fields_u32(f, &skip, DURATIONS_CLASSES);
+		class += skip;
+		fields_demand(f, class < DURATIONS_CLASSES);
+		count = f->out ? d->count[class] : 0;
+		fields_u32(f, &count, UINT32_MAX);
+		fields_demand(f, count > 0);
+		if (!f->out && !f->err)
+			durations_add_class(d, class, count);
 	}
-	return pos == from->len ? 0 : -EPROTO;
+	return fields_end(f);
 }
 
 /* ---- to protobuf ---- */
 
-static ProtobufCBinaryData bytes_of(const struct buf *b)
+static ProtobufCBinaryData durations_bytes(const struct durations *d, struct buf *out)
 {
-	return (ProtobufCBinaryData){b->bytes, b->data};
+	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
+	durations_rows(&(struct fields){.out = out}, (struct durations *)(uintptr_t)d);
+	return (ProtobufCBinaryData){out->bytes, out->data};
 }
 
 static void fill_violation(struct item *it, uint32_t at, const struct request_violation *v)
@@ -112,12 +103,9 @@ static int item_fill(struct item *it, const struct request_job *r)
 #define X(pb_field, field) it->pb.pb_field = r->field;
 	JOB_FIELDS(X)
 #undef X
-	put_durations(&r->ttft, &it->ttft);
-	put_durations(&r->tpot, &it->tpot);
-	put_durations(&r->queue, &it->queue);
-	it->pb.ttft = bytes_of(&it->ttft);
-	it->pb.tpot = bytes_of(&it->tpot);
-	it->pb.queue = bytes_of(&it->queue);
+	it->pb.ttft = durations_bytes(&r->ttft, &it->ttft);
+	it->pb.tpot = durations_bytes(&r->tpot, &it->tpot);
+	it->pb.queue = durations_bytes(&r->queue, &it->queue);
 	for (uint32_t i = 0; i < count; i++)
 		fill_violation(it, i, &r->violation[i]);
 	it->pb.violations = it->list;
@@ -225,6 +213,11 @@ static bool has_rank(const struct beat *b, const char *job)
 	return false;
 }
 
+static int durations_read(const ProtobufCBinaryData *from, struct durations *d)
+{
+	return durations_rows(&(struct fields){.data = from->data, .bytes = from->len}, d);
+}
+
 static int read_job(const Sysom__Wire__BeatRequests *pb, const struct beat *b,
 		    struct request_job *r)
 {
@@ -239,11 +232,11 @@ static int read_job(const Sysom__Wire__BeatRequests *pb, const struct beat *b,
 	JOB_FIELDS(X)
 #undef X
 	if (!err)
-		err = read_durations(&pb->ttft, &r->ttft);
+		err = durations_read(&pb->ttft, &r->ttft);
 	if (!err)
-		err = read_durations(&pb->tpot, &r->tpot);
+		err = durations_read(&pb->tpot, &r->tpot);
 	if (!err)
-		err = read_durations(&pb->queue, &r->queue);
+		err = durations_read(&pb->queue, &r->queue);
 	for (size_t i = 0; i < pb->n_violations && !err; i++)
 		err = read_violation(pb->violations[i], &r->violation[r->violation_count++]);
 	return err;

@@ -2,6 +2,7 @@
 #include "wire/fields.h"
 
 #include <errno.h>
+#include <string.h>
 
 void fields_demand(struct fields *f, bool allowed)
 {
@@ -52,28 +53,52 @@ void fields_change32(struct fields *f, uint32_t *v, uint32_t before)
 		*v = (uint32_t)wide;
 }
 
+/* The next bytes; NULL: too few. */
+static const uint8_t *take(struct fields *f, size_t bytes)
+{
+	fields_demand(f, bytes <= f->bytes - f->pos);
+	if (f->err)
+		return NULL;
+	f->pos += bytes;
+	return f->data + f->pos - bytes;
+}
+
 void fields_fixed64(struct fields *f, uint64_t *v)
 {
-	const uint8_t *from = f->out ? NULL : fields_bytes(f, 8);
+	const uint8_t *from = f->out ? NULL : take(f, 8);
 	uint8_t to[8];
 
 	if (!f->out)
 		*v = 0;
 	for (int i = 0; i < 8; i++) {
-		*v |= from ? (uint64_t)from[i] << 8 * i : 0;
+		if (from)
+			*v |= (uint64_t)from[i] << 8 * i;
 		to[i] = (uint8_t)(*v >> 8 * i);
 	}
 	if (f->out && !f->err)
 		buf_append(f->out, to, sizeof(to));
 }
 
-const uint8_t *fields_bytes(struct fields *f, uint64_t bytes)
+void fields_bytes(struct fields *f, const void **p, size_t *bytes, size_t max)
 {
-	fields_demand(f, bytes <= f->bytes - f->pos);
-	if (f->err)
-		return NULL;
-	f->pos += (size_t)bytes;
-	return f->data + f->pos - bytes;
+	uint64_t n = *bytes;
+
+	fields_u64(f, &n, max);
+	if (!f->out) {
+		*p = take(f, (size_t)n);
+		*bytes = *p ? (size_t)n : 0;
+	} else if (!f->err) {
+		buf_append(f->out, *p, *bytes);
+	}
+}
+
+void fields_text(struct fields *f, const char **p, size_t *bytes, size_t max)
+{
+	const void *data = *p;
+
+	fields_bytes(f, &data, bytes, max);
+	fields_demand(f, !*bytes || !memchr(data, 0, *bytes));
+	*p = data;
 }
 
 int fields_end(const struct fields *f)

@@ -25,7 +25,9 @@ void fields_change(struct fields *f, uint64_t *v, uint64_t before);
 void fields_change32(struct fields *f, uint32_t *v, uint32_t before);
 /* Eight bytes, the lowest first. */
 void fields_fixed64(struct fields *f, uint64_t *v);
-/* Reads only: the next bytes, valid as long as data; NULL: too few. */
-const uint8_t *fields_bytes(struct fields *f, uint64_t bytes);
+/* A length of at most max, and so many bytes; what is read stays in data. */
+void fields_bytes(struct fields *f, const void **p, size_t *bytes, size_t max);
+/* The same without a zero byte. */
+void fields_text(struct fields *f, const char **p, size_t *bytes, size_t max);
 /* The first error; -ENOMEM: the buffer is full; -EPROTO: not all was read. */
 int fields_end(const struct fields *f);

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/text/utf8.h"
 #include "wire/codec_internal.h"
+#include "wire/fields.h"
 #include "wire/pack.h"
 
 #define SHARE_UNIT 1e6
@@ -29,100 +30,108 @@
 	X(gil_wait_ns) X(model_r2)
 /* clang-format on */
 
-/* ---- writing ---- */
+/* ---- rows ---- */
 
-static uint64_t whole(double v)
+/* A figure as a whole number of 1 / unit; what is read is at most max. */
+static void figure(struct fields *f, double *v, double unit, double max)
 {
-	if (!(v > 0))
-		return 0;
-	return v >= VALUE_MAX ? (uint64_t)VALUE_MAX : (uint64_t)(v + 0.5);
+	double scaled = *v * unit;
+	uint64_t whole = !(scaled > 0)	       ? 0
+			 : scaled >= VALUE_MAX ? (uint64_t)VALUE_MAX
+					       : (uint64_t)(scaled + 0.5);
+
+	fields_u64(f, &whole, (uint64_t)VALUE_MAX);
+	if (f->out)
+		return;
+	*v = (double)whole / unit;
+	fields_demand(f, *v <= max);
 }
 
-static int put_text(struct buf *b, const char *text, size_t max)
+/* Written as valid UTF-8; read into a string of its own. */
+static void text(struct fields *f, char **t, size_t max)
 {
-	size_t n = strlen(text);
-	char *p;
+	char *copy = f->out ? strdup(*t) : NULL;
+	const char *p = copy;
+	size_t n = copy ? strlen(copy) : 0;
 
-	if (n > max)
-		return -EMSGSIZE;
-	buf_varint(b, n);
-	p = buf_reserve(b, n + 1);
-	if (!p)
-		return -EMSGSIZE;
-	memcpy(p, text, n + 1);
-	utf8_repair(p, strlen(p));
-	b->bytes += n;
-	return 0;
+	if (!f->err && f->out && (!copy || n > max))
+		f->err = -EMSGSIZE;
+	if (copy)
+		utf8_repair(copy, n);
+	fields_text(f, &p, &n, max);
+	free(copy);
+	if (f->out || f->err)
+		return;
+	*t = strndup(p, n);
+	if (!*t)
+		f->err = -ENOMEM;
+	fields_demand(f, !*t || utf8_is_valid(*t));
 }
 
-static int put_texts(const struct sketch *s, struct buf *b)
+static void body(struct fields *f, struct sketch *s)
 {
-	int err = 0;
-
-	for (uint32_t i = 0; i < s->function_count && !err; i++)
-		err = put_text(b, s->functions[i].name, LIMIT_NAME_BYTES);
-	for (uint32_t i = 0; i < s->kernel_count && !err; i++)
-		err = put_text(b, s->kernels[i].name, LIMIT_NAME_BYTES);
-	for (uint32_t i = 0; i < s->setting_count && !err; i++) {
-		err = put_text(b, s->settings[i].name, LIMIT_SKETCH_VALUE_BYTES);
-		if (!err)
-			err = put_text(b, s->settings[i].value, LIMIT_SKETCH_VALUE_BYTES);
+	for (uint32_t i = 0; i < s->function_count; i++)
+		text(f, &s->functions[i].name, LIMIT_NAME_BYTES);
+	for (uint32_t i = 0; i < s->kernel_count; i++)
+		text(f, &s->kernels[i].name, LIMIT_NAME_BYTES);
+	for (uint32_t i = 0; i < s->setting_count; i++) {
+		text(f, &s->settings[i].name, LIMIT_SKETCH_VALUE_BYTES);
+		text(f, &s->settings[i].value, LIMIT_SKETCH_VALUE_BYTES);
 	}
-	return err;
-}
-
-static void put_figures(const struct sketch *s, struct buf *b)
-{
 	for (uint32_t i = 0; i < s->function_count; i++) {
-		const struct sketch_function *f = &s->functions[i];
+		struct sketch_function *of = &s->functions[i];
 
-		buf_varint(b, f->kind);
-		buf_varint(b, whole(f->self_share * SHARE_UNIT));
-		buf_varint(b, whole(f->total_share * SHARE_UNIT));
-		buf_varint(b, whole(f->off_ns));
+		fields_u32(f, &of->kind, FUNCTION_PYTHON);
+		figure(f, &of->self_share, SHARE_UNIT, 1);
+		figure(f, &of->total_share, SHARE_UNIT, 1);
+		figure(f, &of->off_ns, 1, VALUE_MAX);
 	}
 	for (uint32_t i = 0; i < s->kernel_count; i++) {
-		buf_varint(b, whole(s->kernels[i].per_step * CALLS_UNIT));
-		buf_varint(b, whole(s->kernels[i].ns_per_step));
+		figure(f, &s->kernels[i].per_step, CALLS_UNIT, VALUE_MAX);
+		figure(f, &s->kernels[i].ns_per_step, 1, VALUE_MAX);
 	}
 }
+
+static void kind_row(struct fields *f, struct kinds_row *k)
+{
+	uint32_t part = k->by_work ? KINDS_PARTS : k->part, grown = k->grown;
+
+	fields_u32(f, &part, KINDS_PARTS);
+	fields_u32(f, &grown, 1);
+	fields_u64(f, &k->period, (uint64_t)VALUE_MAX);
+	fields_u64(f, &k->count, (uint64_t)VALUE_MAX);
+	fields_u64(f, &k->first_step, (uint64_t)VALUE_MAX);
+	fields_u64(f, &k->last_step, (uint64_t)VALUE_MAX);
+	figure(f, &k->steps, CALLS_UNIT, VALUE_MAX);
+	figure(f, &k->cost_ns, 1, VALUE_MAX);
+	figure(f, &k->share, SHARE_UNIT, 1);
+	figure(f, &k->launches, CALLS_UNIT, VALUE_MAX);
+	figure(f, &k->collectives, CALLS_UNIT, VALUE_MAX);
+	fields_demand(f, k->count > 0);
+	if (f->out)
+		return;
+	k->by_work = part == KINDS_PARTS;
+	k->part = k->by_work ? 0 : part;
+	k->grown = grown;
+}
+
+/* ---- writing ---- */
 
 static int pack_body(const struct sketch *s, struct buf *out)
 {
-	struct pack_part part;
 	struct buf b;
-	int err;
+	struct fields f = {.out = &b};
+	struct pack_part part;
 
 	buf_init(&b, LIMIT_SKETCH_UNPACKED_BYTES);
-	err = put_texts(s, &b);
-	if (!err)
-		put_figures(s, &b);
-	if (!err && b.failed)
-		err = -EMSGSIZE;
+	body(&f, (struct sketch *)(uintptr_t)s);
+	if (!f.err && b.failed)
+		f.err = -EMSGSIZE;
 	part = (struct pack_part){b.data, b.bytes};
-	if (!err && b.bytes)
-		err = pack_write(&part, 1, PACK_CLOSE, out);
+	if (!f.err && b.bytes)
+		f.err = pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
-	return err;
-}
-
-static void put_kinds(const struct sketch *s, struct buf *b)
-{
-	for (uint32_t i = 0; i < s->kind_count; i++) {
-		const struct kinds_row *k = &s->kinds[i];
-
-		buf_varint(b, k->by_work ? KINDS_PARTS : k->part);
-		buf_varint(b, k->grown);
-		buf_varint(b, k->period);
-		buf_varint(b, k->count);
-		buf_varint(b, k->first_step);
-		buf_varint(b, k->last_step);
-		buf_varint(b, whole(k->steps * CALLS_UNIT));
-		buf_varint(b, whole(k->cost_ns));
-		buf_varint(b, whole(k->share * SHARE_UNIT));
-		buf_varint(b, whole(k->launches * CALLS_UNIT));
-		buf_varint(b, whole(k->collectives * CALLS_UNIT));
-	}
+	return f.err;
 }
 
 static int check_sketch(const struct sketch *s)
@@ -144,17 +153,22 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Sketch pb = SYSOM__WIRE__SKETCH__INIT;
 	struct codec_rank rank;
-	struct buf body, kinds;
+	struct buf packed, kinds;
+	struct fields f = {.out = &kinds};
 	int err = check_sketch(s);
 
 	if (err)
 		return err;
-	buf_init(&body, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&kinds, LIMIT_WIRE_MESSAGE_BYTES);
-	err = pack_body(s, &body);
-	put_kinds(s, &kinds);
-	if (!err && kinds.failed)
-		err = -ENOMEM;
+	err = pack_body(s, &packed);
+	for (uint32_t i = 0; i < s->kind_count; i++) {
+		struct kinds_row k = s->kinds[i];
+
+		kind_row(&f, &k);
+	}
+	if (!err)
+		err = fields_end(&f);
 	codec_rank_fill(&rank, &s->rank);
 	pb.rank = &rank.pb;
 #define X(f) pb.f = s->f;
@@ -163,86 +177,17 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 #define X(f) pb.f = isfinite(s->f) && s->f > 0 ? s->f : 0;
 	SKETCH_DOUBLES(X)
 #undef X
-	pb.body = (ProtobufCBinaryData){body.bytes, body.data};
+	pb.body = (ProtobufCBinaryData){packed.bytes, packed.data};
 	pb.kinds = (ProtobufCBinaryData){kinds.bytes, kinds.data};
 	e.sketch = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_SKETCH, LIMIT_SKETCH_BYTES_PER_RANK, out);
 	buf_fini(&kinds);
-	buf_fini(&body);
+	buf_fini(&packed);
 	return err;
 }
 
 /* ---- reading ---- */
-
-struct reader {
-	const uint8_t *data;
-	size_t bytes, pos;
-};
-
-static int get_text(struct reader *r, size_t max, char **out)
-{
-	uint64_t n = 0;
-	char *text;
-
-	if (buf_read_varint(r->data, r->bytes, &r->pos, &n) || n > r->bytes - r->pos || n > max ||
-	    memchr(r->data + r->pos, 0, (size_t)n))
-		return -EPROTO;
-	text = malloc((size_t)n + 1);
-	if (!text)
-		return -ENOMEM;
-	memcpy(text, r->data + r->pos, (size_t)n);
-	text[n] = '\0';
-	r->pos += (size_t)n;
-	*out = text;
-	return utf8_is_valid(text) ? 0 : -EPROTO;
-}
-
-static int get_number(struct reader *r, double unit, double *out)
-{
-	uint64_t v = 0;
-
-	if (buf_read_varint(r->data, r->bytes, &r->pos, &v) || v > (uint64_t)VALUE_MAX)
-		return -EPROTO;
-	*out = (double)v / unit;
-	return 0;
-}
-
-static int get_texts(struct reader *r, struct sketch *s)
-{
-	int err = 0;
-
-	for (uint32_t i = 0; i < s->function_count && !err; i++)
-		err = get_text(r, LIMIT_NAME_BYTES, &s->functions[i].name);
-	for (uint32_t i = 0; i < s->kernel_count && !err; i++)
-		err = get_text(r, LIMIT_NAME_BYTES, &s->kernels[i].name);
-	for (uint32_t i = 0; i < s->setting_count && !err; i++) {
-		err = get_text(r, LIMIT_SKETCH_VALUE_BYTES, &s->settings[i].name);
-		if (!err)
-			err = get_text(r, LIMIT_SKETCH_VALUE_BYTES, &s->settings[i].value);
-	}
-	return err;
-}
-
-static int get_figures(struct reader *r, struct sketch *s)
-{
-	for (uint32_t i = 0; i < s->function_count; i++) {
-		struct sketch_function *f = &s->functions[i];
-		uint64_t kind = 0;
-
-		if (buf_read_varint(r->data, r->bytes, &r->pos, &kind) || kind > FUNCTION_PYTHON ||
-		    get_number(r, SHARE_UNIT, &f->self_share) || f->self_share > 1 ||
-		    get_number(r, SHARE_UNIT, &f->total_share) || f->total_share > 1 ||
-		    get_number(r, 1, &f->off_ns))
-			return -EPROTO;
-		f->kind = (uint32_t)kind;
-	}
-	for (uint32_t i = 0; i < s->kernel_count; i++)
-		if (get_number(r, CALLS_UNIT, &s->kernels[i].per_step) ||
-		    get_number(r, 1, &s->kernels[i].ns_per_step))
-			return -EPROTO;
-	return r->pos == r->bytes ? 0 : -EPROTO;
-}
 
 /* Allocates the lists, after checking that the bytes can contain them. */
 static int make_lists(struct sketch *s, size_t bytes)
@@ -258,55 +203,28 @@ static int make_lists(struct sketch *s, size_t bytes)
 
 static int read_body(const Sysom__Wire__Sketch *pb, struct sketch *s)
 {
-	struct reader r = {0};
+	struct fields f = {0};
 	uint8_t *p = NULL;
-	int err;
 
 	if (!s->function_count && !s->kernel_count && !s->setting_count)
 		return pb->body.len ? -EPROTO : 0;
-	err = pack_read(pb->body.data, pb->body.len, LIMIT_SKETCH_UNPACKED_BYTES, &p, &r.bytes);
-	if (err)
-		return err;
-	r.data = p;
-	err = make_lists(s, r.bytes);
-	if (!err)
-		err = get_texts(&r, s);
-	if (!err)
-		err = get_figures(&r, s);
+	f.err = pack_read(pb->body.data, pb->body.len, LIMIT_SKETCH_UNPACKED_BYTES, &p, &f.bytes);
+	if (!f.err)
+		f.err = make_lists(s, f.bytes);
+	f.data = p;
+	if (!f.err)
+		body(&f, s);
 	free(p);
-	return err;
-}
-
-static int get_kind(struct reader *r, struct kinds_row *k)
-{
-	uint64_t v[6];
-
-	for (int i = 0; i < 6; i++)
-		if (buf_read_varint(r->data, r->bytes, &r->pos, &v[i]) ||
-		    v[i] > (uint64_t)VALUE_MAX)
-			return -EPROTO;
-	if (v[0] > KINDS_PARTS || v[1] > 1 || !v[3] || get_number(r, CALLS_UNIT, &k->steps) ||
-	    get_number(r, 1, &k->cost_ns) || get_number(r, SHARE_UNIT, &k->share) || k->share > 1 ||
-	    get_number(r, CALLS_UNIT, &k->launches) || get_number(r, CALLS_UNIT, &k->collectives))
-		return -EPROTO;
-	k->by_work = v[0] == KINDS_PARTS;
-	k->part = k->by_work ? 0 : (uint32_t)v[0];
-	k->grown = v[1];
-	k->period = v[2];
-	k->count = v[3];
-	k->first_step = v[4];
-	k->last_step = v[5];
-	return 0;
+	return fields_end(&f);
 }
 
 static int read_kinds(const Sysom__Wire__Sketch *pb, struct sketch *s)
 {
-	struct reader r = {.data = pb->kinds.data, .bytes = pb->kinds.len};
-	int err = 0;
+	struct fields f = {.data = pb->kinds.data, .bytes = pb->kinds.len};
 
-	while (!err && r.pos < r.bytes && s->kind_count < SKETCH_KINDS_MAX)
-		err = get_kind(&r, &s->kinds[s->kind_count++]);
-	return !err && r.pos < r.bytes ? -EMSGSIZE : err;
+	while (!f.err && f.pos < f.bytes && s->kind_count < SKETCH_KINDS_MAX)
+		kind_row(&f, &s->kinds[s->kind_count++]);
+	return !f.err && f.pos < f.bytes ? -EMSGSIZE : f.err;
 }
 
 static int sketch_fill(const Sysom__Wire__Sketch *pb, struct sketch *s)
