@@ -11,14 +11,182 @@
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/probe.h"
+#include "wire/fields.h"
 #include "wire/pack.h"
 
-/* ---- pack ---- */
+/* ---- rows ---- */
+
+struct head {
+	uint64_t begin_ns, lasts_ns, lost_samples;
+	uint32_t strings, objects, frames, nodes, stacks, samples;
+};
 
 struct node {
 	uint32_t parent; /* index + 1; 0: outermost */
 	uint32_t frame;
 };
+
+static void head_row(struct fields *f, struct head *h)
+{
+	fields_u64(f, &h->begin_ns, UINT64_MAX);
+	fields_u64(f, &h->lasts_ns, UINT64_MAX);
+	fields_u64(f, &h->lost_samples, UINT64_MAX);
+	fields_u32(f, &h->strings, LIMIT_STACK_STRINGS);
+	fields_u32(f, &h->objects, LIMIT_STACK_OBJECTS);
+	fields_u32(f, &h->frames, LIMIT_WINDOW_STACK_FRAMES);
+	fields_u32(f, &h->nodes, LIMIT_WINDOW_STACK_FRAMES);
+	fields_u32(f, &h->stacks, LIMIT_STACKS);
+	fields_u32(f, &h->samples, LIMIT_WINDOW_STACK_SAMPLES);
+}
+
+/* An index below count; 0 if a wrong one was read. */
+static void index_row(struct fields *f, uint32_t *at, uint32_t count)
+{
+	fields_u32(f, at, UINT32_MAX);
+	fields_demand(f, *at < count);
+	if (!f->out && f->err)
+		*at = 0;
+}
+
+static void frame_row(struct fields *f, const struct head *h, struct stack_frame *frame,
+		      uint64_t *last)
+{
+	uint32_t kind = (uint32_t)frame->flags << 3 | frame->kind;
+
+	fields_u32(f, &kind, UINT8_MAX << 3 | 7);
+	frame->kind = kind & 7;
+	frame->flags = (uint8_t)(kind >> 3);
+	fields_demand(f, frame->kind >= STACK_FRAME_NATIVE && frame->kind <= STACK_FRAME_ANONYMOUS);
+	if (frame->kind == STACK_FRAME_ANONYMOUS)
+		fields_u32(f, &frame->object, UINT32_MAX);
+	else
+		index_row(f, &frame->object,
+			  frame->kind == STACK_FRAME_NATIVE ? h->objects : h->strings);
+	fields_change(f, &frame->address, *last);
+	*last = frame->address;
+	if (frame->kind == STACK_FRAME_PYTHON) {
+		index_row(f, &frame->file, h->strings);
+		fields_u32(f, &frame->line, UINT32_MAX);
+	}
+}
+
+static void node_row(struct fields *f, const struct head *h, uint32_t i, struct node *node)
+{
+	uint32_t back = i + 1 - node->parent; /* i + 1: outermost; else how far back */
+
+	fields_u32(f, &back, i + 1);
+	fields_demand(f, back > 0);
+	node->parent = i + 1 - back;
+	index_row(f, &node->frame, h->frames);
+}
+
+/* A stack: its leaf's number + 1, and how many of its frames are the kernel's, with its end. */
+static void stack_row(struct fields *f, const struct head *h, uint32_t *leaf, uint32_t *tail)
+{
+	fields_u32(f, leaf, h->nodes);
+	fields_u32(f, tail, LIMIT_STACK_DEPTH << 3 | 7);
+}
+
+static void sample_row(struct fields *f, const struct head *h, struct stack_sample *s,
+		       const struct stack_sample *before)
+{
+	uint32_t kind = (uint32_t)s->gil << 2 | s->kind, cpu = s->cpu;
+
+	fields_change(f, &s->time_ns, before->time_ns);
+	fields_u64(f, &s->weight_ns, UINT64_MAX);
+	fields_change32(f, &s->pid, before->pid);
+	fields_change32(f, &s->tid, before->tid);
+	fields_change32(f, &s->stack, before->stack);
+	fields_u32(f, &s->count, UINT32_MAX);
+	fields_u32(f, &kind, STACK_GIL_UNKNOWN << 2 | 3);
+	fields_u32(f, &cpu, UINT16_MAX);
+	index_row(f, &s->comm, h->strings);
+	fields_u32(f, &s->waker_tid, UINT32_MAX);
+	if (s->waker_tid)
+		index_row(f, &s->waker_comm, h->strings);
+	s->gil = (uint8_t)(kind >> 2);
+	s->kind = kind & 3;
+	s->cpu = (uint16_t)cpu;
+	fields_demand(f, s->stack < h->stacks &&
+			     (s->kind == STACK_ON_CPU || s->kind == STACK_OFF_CPU));
+}
+
+static void thread_row(struct fields *f, const struct head *h, struct stack_switch_thread *t)
+{
+	uint64_t lasts_ns = t->end_ns - t->begin_ns;
+
+	fields_change(f, &t->begin_ns, h->begin_ns);
+	fields_u64(f, &lasts_ns, UINT64_MAX - t->begin_ns);
+	t->end_ns = t->begin_ns + lasts_ns;
+	fields_u64(f, &t->missed, UINT64_MAX);
+	fields_u32(f, &t->pid, UINT32_MAX);
+	fields_u32(f, &t->tid, UINT32_MAX);
+}
+
+/* In a switch's flags on the wire: its count and its time by state follow. Earlier senders had one
+ * state for everything runnable. */
+#define WITH_SUMS  16u
+#define WITH_WOKEN 32u
+
+/* In the word with a switch's GIL, flags and state: the time taken follows. Earlier readers refuse
+ * it. */
+#define WITH_TAKEN   (1u << 14)
+#define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
+
+/* Which are not 0, then their values. */
+static void taken_row(struct fields *f, struct stack_switch *s)
+{
+	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
+
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		which |= s->taken_ns[i] ? 1u << i : 0;
+	fields_u32(f, &which, (TAKEN_FAULTS << 1) - 1);
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		if (which >> i & 1)
+			fields_u32(f, &s->taken_ns[i], UINT32_MAX);
+	if (which & TAKEN_FAULTS)
+		fields_u32(f, &s->faults, UINT32_MAX);
+}
+
+static void switch_row(struct fields *f, const struct head *h, struct stack_switch *s,
+		       const struct stack_switch *before)
+{
+	uint32_t flags = (s->flags & ~(uint32_t)STACK_SWITCH_COUNTED) |
+			 (s->flags & STACK_SWITCH_FOLDED ? WITH_SUMS | WITH_WOKEN : 0);
+	uint32_t word = (s->flags & STACK_SWITCH_COUNTED ? WITH_TAKEN : 0) |
+			(uint32_t)s->gil << 11 | flags << 3 | s->state;
+	uint32_t stack = s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1;
+	uint64_t lasts_ns = s->in_ns - s->out_ns;
+	uint64_t woken = s->woken_ns ? s->in_ns - s->woken_ns + 1 : 0;
+
+	fields_change(f, &s->out_ns, before->in_ns);
+	fields_u64(f, &lasts_ns, UINT64_MAX - s->out_ns);
+	fields_u64(f, &woken, UINT64_MAX);
+	s->in_ns = s->out_ns + lasts_ns;
+	s->woken_ns = woken && woken - 1 <= lasts_ns ? s->in_ns - (woken - 1) : 0;
+	fields_change32(f, &s->pid, before->pid);
+	fields_change32(f, &s->tid, before->tid);
+	fields_u32(f, &stack, h->stacks);
+	s->stack = stack ? stack - 1 : STACK_SWITCH_NO_STACK;
+	fields_u32(f, &word, WITH_TAKEN | STACK_GIL_UNKNOWN << 11 | UINT8_MAX << 3 | 7);
+	flags = word >> 3 & UINT8_MAX;
+	s->state = word & 7;
+	s->gil = word >> 11 & 7;
+	fields_u32(f, &s->waker_tid, UINT32_MAX);
+	fields_u32(f, &s->next_tid, UINT32_MAX);
+	if (flags & WITH_SUMS)
+		fields_u32(f, &s->count, UINT32_MAX);
+	for (int i = 0; i < STACK_SWITCH_STATES; i++)
+		if (flags & (i == STACK_SWITCH_WOKEN ? WITH_WOKEN : WITH_SUMS))
+			fields_u64(f, &s->ns[i], UINT64_MAX);
+	if (word & WITH_TAKEN)
+		taken_row(f, s);
+	s->flags = (uint8_t)((flags & ~(WITH_SUMS | WITH_WOKEN)) |
+			     (word & WITH_TAKEN ? STACK_SWITCH_COUNTED : 0));
+	fields_demand(f, s->state < STACK_SWITCH_STATES && s->gil <= STACK_GIL_UNKNOWN);
+}
+
+/* ---- pack ---- */
 
 struct packer {
 	const struct stack_batch *b;
@@ -64,140 +232,64 @@ static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
 	return p->nodes.count;
 }
 
-static void put_tables(struct packer *p)
+static void put_tables(struct packer *p, struct fields *f, const struct head *h)
 {
 	const struct stack_batch *b = p->b;
-	struct buf *o = &p->out;
 	uint64_t last = 0;
 
 	for (uint32_t i = 0; i < b->string_count; i++) {
 		const char *s = stack_batch_text(b, i);
 		size_t n = strlen(s);
 
-		buf_varint(o, n);
-		buf_append(o, s, n);
+		fields_text(f, &s, &n, LIMIT_NAME_BYTES);
 	}
 	for (uint32_t i = 0; i < b->object_count; i++) {
-		buf_varint(o, b->objects[i].path);
-		buf_varint(o, b->objects[i].build_id_bytes);
-		buf_append(o, b->objects[i].build_id, b->objects[i].build_id_bytes);
-	}
-	for (uint32_t i = 0; i < p->frames.count; i++) {
-		const struct stack_frame *f = &b->frames[p->frame_of[i]];
+		const void *id = b->objects[i].build_id;
+		size_t n = b->objects[i].build_id_bytes;
+		uint32_t path = b->objects[i].path;
 
-		buf_varint(o, (uint64_t)f->flags << 3 | f->kind);
-		buf_varint(o, f->object);
-		buf_svarint(o, (int64_t)(f->address - last));
-		last = f->address;
-		if (f->kind == STACK_FRAME_PYTHON) {
-			buf_varint(o, f->file);
-			buf_varint(o, f->line);
-		}
+		index_row(f, &path, h->strings);
+		fields_bytes(f, &id, &n, STACK_BUILD_ID_MAX);
 	}
-	for (uint32_t i = 0; i < p->nodes.count; i++) {
-		buf_varint(o, i + 1 - p->node[i].parent); /* i + 1: outermost; else how far back */
-		buf_varint(o, p->node[i].frame);
+	for (uint32_t i = 0; i < h->frames; i++) {
+		struct stack_frame frame = b->frames[p->frame_of[i]];
+
+		frame_row(f, h, &frame, &last);
 	}
+	for (uint32_t i = 0; i < h->nodes; i++)
+		node_row(f, h, i, &p->node[i]);
 }
 
-static void put_samples(struct packer *p)
+static void put_samples(const struct stack_batch *b, struct fields *f, const struct head *h)
 {
-	const struct stack_batch *b = p->b;
-	const struct stack_sample *l = &(const struct stack_sample){.time_ns = b->begin_ns};
-	struct buf *o = &p->out;
+	const struct stack_sample first = {.time_ns = b->begin_ns};
 
 	for (uint32_t i = 0; i < b->sample_count; i++) {
-		const struct stack_sample *s = &b->samples[i];
+		struct stack_sample s = b->samples[i];
 
-		buf_svarint(o, (int64_t)(s->time_ns - l->time_ns));
-		buf_varint(o, s->weight_ns);
-		buf_svarint(o, (int64_t)s->pid - l->pid);
-		buf_svarint(o, (int64_t)s->tid - l->tid);
-		buf_svarint(o, (int64_t)s->stack - l->stack);
-		buf_varint(o, s->count);
-		buf_varint(o, (uint64_t)s->gil << 2 | s->kind);
-		buf_varint(o, s->cpu);
-		buf_varint(o, s->comm);
-		buf_varint(o, s->waker_tid);
-		if (s->waker_tid)
-			buf_varint(o, s->waker_comm);
-		l = s;
+		sample_row(f, h, &s, i ? &b->samples[i - 1] : &first);
 	}
-}
-
-/* In a switch's flags on the wire: its count and its time by state follow. Earlier senders had one
- * state for everything runnable. */
-#define WITH_SUMS  16u
-#define WITH_WOKEN 32u
-
-static void put_sums(struct buf *o, const struct stack_switch *s)
-{
-	buf_varint(o, s->count);
-	for (int i = 0; i < STACK_SWITCH_STATES; i++)
-		buf_varint(o, s->ns[i]);
-}
-
-/* In the word with a switch's GIL, flags and state: the time taken follows. Earlier readers refuse
- * it. */
-#define WITH_TAKEN   (1ull << 14)
-#define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
-
-/* Writes which are not 0, then their values. */
-static void put_taken(struct buf *o, const struct stack_switch *s)
-{
-	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
-
-	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
-		which |= s->taken_ns[i] ? 1u << i : 0;
-	buf_varint(o, which);
-	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
-		if (s->taken_ns[i])
-			buf_varint(o, s->taken_ns[i]);
-	if (s->faults)
-		buf_varint(o, s->faults);
 }
 
 /* At the end, so that a block of an earlier sender just lacks them. */
-static void put_switches(struct packer *p)
+static void put_switches(const struct stack_batch *b, struct fields *f, const struct head *h)
 {
-	const struct stack_batch *b = p->b;
-	const struct stack_switch *l = &(const struct stack_switch){.in_ns = b->begin_ns};
-	struct buf *o = &p->out;
+	const struct stack_switch first = {.in_ns = b->begin_ns};
+	uint32_t threads = b->switch_thread_count, count = b->switch_count;
 
-	if (!b->switch_count && !b->switch_thread_count)
+	if (!count && !threads)
 		return;
-	buf_varint(o, b->switch_thread_count);
-	buf_varint(o, b->switch_count);
-	for (uint32_t i = 0; i < b->switch_thread_count; i++) {
-		const struct stack_switch_thread *t = &b->switch_threads[i];
+	fields_u32(f, &threads, LIMIT_WINDOW_SWITCH_THREADS);
+	fields_u32(f, &count, LIMIT_WINDOW_SWITCHES);
+	for (uint32_t i = 0; i < threads; i++) {
+		struct stack_switch_thread t = b->switch_threads[i];
 
-		buf_svarint(o, (int64_t)(t->begin_ns - b->begin_ns));
-		buf_varint(o, t->end_ns - t->begin_ns);
-		buf_varint(o, t->missed);
-		buf_varint(o, t->pid);
-		buf_varint(o, t->tid);
+		thread_row(f, h, &t);
 	}
-	for (uint32_t i = 0; i < b->switch_count; i++) {
-		const struct stack_switch *s = &b->switches[i];
-		bool counted = s->flags & STACK_SWITCH_COUNTED;
-		uint8_t flags = (s->flags & (uint8_t)~STACK_SWITCH_COUNTED) |
-				(s->flags & STACK_SWITCH_FOLDED ? WITH_SUMS | WITH_WOKEN : 0);
+	for (uint32_t i = 0; i < count; i++) {
+		struct stack_switch s = b->switches[i];
 
-		buf_svarint(o, (int64_t)(s->out_ns - l->in_ns));
-		buf_varint(o, s->in_ns - s->out_ns);
-		buf_varint(o, s->woken_ns ? s->in_ns - s->woken_ns + 1 : 0);
-		buf_svarint(o, (int64_t)s->pid - l->pid);
-		buf_svarint(o, (int64_t)s->tid - l->tid);
-		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
-		buf_varint(o, (counted ? WITH_TAKEN : 0) | (uint64_t)s->gil << 11 |
-				  (uint64_t)flags << 3 | s->state);
-		buf_varint(o, s->waker_tid);
-		buf_varint(o, s->next_tid);
-		if (flags & WITH_SUMS)
-			put_sums(o, s);
-		if (counted)
-			put_taken(o, s);
-		l = s;
+		switch_row(f, h, &s, i ? &b->switches[i - 1] : &first);
 	}
 }
 
@@ -205,32 +297,30 @@ static int pack_all(struct packer *p, struct buf *out)
 {
 	const struct stack_batch *b = p->b;
 	uint32_t *leaf = calloc(b->stack_count ? b->stack_count : 1, sizeof(*leaf));
+	struct fields f = {.out = &p->out, .err = leaf ? 0 : -ENOMEM};
 	struct pack_part part;
-	int err = leaf ? 0 : -ENOMEM;
+	struct head h;
+	int err;
 
-	for (uint32_t i = 0; i < b->stack_count && !err; i++)
+	for (uint32_t i = 0; i < b->stack_count && leaf; i++)
 		for (uint32_t k = b->stacks[i].count; k--;)
 			leaf[i] = intern_node(p, leaf[i], intern_frame(p, b->stacks[i].first + k));
-	if (!err) {
-		const uint64_t head[] = {b->begin_ns,	  b->end_ns - b->begin_ns, b->lost_samples,
-					 b->string_count, b->object_count,	   p->frames.count,
-					 p->nodes.count,  b->stack_count,	   b->sample_count};
+	h = (struct head){b->begin_ns,	   b->end_ns - b->begin_ns, b->lost_samples,
+			  b->string_count, b->object_count,	    p->frames.count,
+			  p->nodes.count,  b->stack_count,	    b->sample_count};
+	head_row(&f, &h);
+	put_tables(p, &f, &h);
+	for (uint32_t i = 0; i < b->stack_count && leaf; i++) {
+		uint32_t tail = b->stacks[i].kernel_count << 3 | b->stacks[i].end;
 
-		for (size_t i = 0; i < sizeof(head) / sizeof(*head); i++)
-			buf_varint(&p->out, head[i]);
-		put_tables(p);
-		for (uint32_t i = 0; i < b->stack_count; i++) {
-			buf_varint(&p->out, leaf[i]);
-			buf_varint(&p->out,
-				   (uint64_t)b->stacks[i].kernel_count << 3 | b->stacks[i].end);
-		}
-		put_samples(p);
-		put_switches(p);
-		part = (struct pack_part){p->out.data, p->out.bytes};
-		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
+		stack_row(&f, &h, &leaf[i], &tail);
 	}
+	put_samples(b, &f, &h);
+	put_switches(b, &f, &h);
 	free(leaf);
-	return err;
+	part = (struct pack_part){p->out.data, p->out.bytes};
+	err = p->out.failed ? -EMSGSIZE : fields_end(&f);
+	return err ? err : pack_write(&part, 1, PACK_CLOSE, out);
 }
 
 int stacks_pack(const struct stack_batch *b, struct buf *out)
@@ -267,265 +357,152 @@ int stacks_pack(const struct stack_batch *b, struct buf *out)
 /* ---- unpack ---- */
 
 struct unpacker {
-	const uint8_t *data;
-	size_t bytes, pos;
-	int err;
-	uint64_t frames_left; /* of all stacks, unfolded */
-	uint32_t strings, objects, frames, nodes, stacks, samples;
+	struct fields f;
+	struct head head;
+	uint64_t frames_left;			    /* of all stacks, unfolded */
 	uint32_t *string_of, *object_of, *stack_of; /* number in the block -> index in the batch */
 	struct stack_frame *frame;
 	struct node *node;
 	uint32_t *depth; /* of a node */
 };
 
-static uint64_t get(struct unpacker *u, uint64_t max)
-{
-	uint64_t v = 0;
-
-	if (!u->err)
-		u->err = buf_read_varint(u->data, u->bytes, &u->pos, &v);
-	if (!u->err && v > max)
-		u->err = -EPROTO;
-	return u->err ? 0 : v;
-}
-
-static int64_t get_signed(struct unpacker *u)
-{
-	int64_t v = 0;
-
-	if (!u->err)
-		u->err = buf_read_svarint(u->data, u->bytes, &u->pos, &v);
-	return u->err ? 0 : v;
-}
-
-static const uint8_t *get_bytes(struct unpacker *u, size_t n)
-{
-	if (!u->err && n > u->bytes - u->pos)
-		u->err = -EPROTO;
-	if (u->err)
-		return NULL;
-	u->pos += n;
-	return u->data + u->pos - n;
-}
-
-/* Reads an index below count, and translates it. */
-static uint32_t get_index(struct unpacker *u, const uint32_t *of, uint32_t count)
-{
-	uint64_t v = get(u, UINT32_MAX);
-
-	if (!u->err && v >= count)
-		u->err = -EPROTO;
-	return u->err ? 0 : of ? of[v] : (uint32_t)v;
-}
-
 static void read_head(struct unpacker *u, struct stack_batch *b)
 {
-	b->begin_ns = get(u, UINT64_MAX);
-	b->end_ns = b->begin_ns + get(u, UINT64_MAX);
-	b->lost_samples = get(u, UINT64_MAX);
-	u->strings = (uint32_t)get(u, LIMIT_STACK_STRINGS);
-	u->objects = (uint32_t)get(u, LIMIT_STACK_OBJECTS);
-	u->frames = (uint32_t)get(u, LIMIT_WINDOW_STACK_FRAMES);
-	u->nodes = (uint32_t)get(u, LIMIT_WINDOW_STACK_FRAMES);
-	u->stacks = (uint32_t)get(u, LIMIT_STACKS);
-	u->samples = (uint32_t)get(u, LIMIT_WINDOW_STACK_SAMPLES);
-	/* minimum bytes per row of each: 1, 2, 3, 2, 2, 10 */
-	if (!u->err && (uint64_t)u->strings + 2ull * u->objects + 3ull * u->frames +
-			       2ull * u->nodes + 2ull * u->stacks + 10ull * u->samples >
-			   u->bytes - u->pos)
-		u->err = -EPROTO;
+	struct head *h = &u->head;
+
+	head_row(&u->f, h);
+	b->begin_ns = h->begin_ns;
+	b->end_ns = h->begin_ns + h->lasts_ns;
+	b->lost_samples = h->lost_samples;
+	/* minimum bytes per row of each */
+	fields_demand(&u->f, h->strings + 2ull * h->objects + 3ull * h->frames + 2ull * h->nodes +
+				     2ull * h->stacks + 10ull * h->samples <=
+				 u->f.bytes - u->f.pos);
 }
 
 static void read_names(struct unpacker *u, struct stack_batch *b)
 {
-	for (uint32_t i = 0; i < u->strings && !u->err; i++) {
-		size_t n = get(u, LIMIT_NAME_BYTES);
-		const uint8_t *s = get_bytes(u, n);
+	struct fields *f = &u->f;
 
-		if (s)
-			u->err = memchr(s, 0, n)
-				     ? -EPROTO
-				     : stack_batch_string(b, (const char *)s, n, &u->string_of[i]);
+	for (uint32_t i = 0; i < u->head.strings && !f->err; i++) {
+		const char *s = NULL;
+		size_t n = 0;
+
+		fields_text(f, &s, &n, LIMIT_NAME_BYTES);
+		if (!f->err)
+			f->err = stack_batch_string(b, s, n, &u->string_of[i]);
 	}
-	for (uint32_t i = 0; i < u->objects && !u->err; i++) {
-		uint32_t path = get_index(u, u->string_of, u->strings);
-		size_t n = get(u, STACK_BUILD_ID_MAX);
-		const uint8_t *id = get_bytes(u, n);
+	for (uint32_t i = 0; i < u->head.objects && !f->err; i++) {
+		const void *id = NULL;
+		uint32_t path = 0;
+		size_t n = 0;
 
-		if (id)
-			u->err = stack_batch_object(b, id, n, stack_batch_text(b, path),
-						    &u->object_of[i]);
-	}
-}
-
-static void read_frame(struct unpacker *u, struct stack_frame *f, uint64_t *last)
-{
-	uint64_t kind = get(u, UINT8_MAX << 3 | 7);
-
-	*f = (struct stack_frame){.kind = kind & 7, .flags = (uint8_t)(kind >> 3)};
-	if (f->kind == STACK_FRAME_ANONYMOUS)
-		f->object = (uint32_t)get(u, UINT32_MAX);
-	else if (f->kind == STACK_FRAME_NATIVE)
-		f->object = get_index(u, u->object_of, u->objects);
-	else
-		f->object = get_index(u, u->string_of, u->strings);
-	*last += (uint64_t)get_signed(u);
-	f->address = *last;
-	if (f->kind == STACK_FRAME_PYTHON) {
-		f->file = get_index(u, u->string_of, u->strings);
-		f->line = (uint32_t)get(u, UINT32_MAX);
-	} else if (f->kind < STACK_FRAME_NATIVE || f->kind > STACK_FRAME_ANONYMOUS) {
-		u->err = -EPROTO;
+		index_row(f, &path, u->head.strings);
+		fields_bytes(f, &id, &n, STACK_BUILD_ID_MAX);
+		if (!f->err)
+			f->err = stack_batch_object(
+			    b, id, n, stack_batch_text(b, u->string_of[path]), &u->object_of[i]);
 	}
 }
 
 static void read_tree(struct unpacker *u)
 {
+	struct fields *f = &u->f;
 	uint64_t last = 0;
 
-	for (uint32_t i = 0; i < u->frames && !u->err; i++)
-		read_frame(u, &u->frame[i], &last);
-	for (uint32_t i = 0; i < u->nodes && !u->err; i++) {
-		uint64_t back = get(u, i + 1);
+	for (uint32_t i = 0; i < u->head.frames && !f->err; i++) {
+		struct stack_frame *frame = &u->frame[i];
 
-		if (!back)
-			u->err = u->err ? u->err : -EPROTO;
-		if (u->err)
+		frame_row(f, &u->head, frame, &last);
+		if (frame->kind == STACK_FRAME_NATIVE)
+			frame->object = u->object_of[frame->object];
+		else if (frame->kind != STACK_FRAME_ANONYMOUS)
+			frame->object = u->string_of[frame->object];
+		if (frame->kind == STACK_FRAME_PYTHON)
+			frame->file = u->string_of[frame->file];
+	}
+	for (uint32_t i = 0; i < u->head.nodes; i++) {
+		struct node *node = &u->node[i];
+
+		node_row(f, &u->head, i, node);
+		if (f->err)
 			break;
-		u->node[i].parent = i + 1 - (uint32_t)back;
-		u->node[i].frame = get_index(u, NULL, u->frames);
-		u->depth[i] = 1 + (u->node[i].parent ? u->depth[u->node[i].parent - 1] : 0);
-		if (u->depth[i] > LIMIT_STACK_DEPTH)
-			u->err = -EPROTO;
+		u->depth[i] = 1 + (node->parent ? u->depth[node->parent - 1] : 0);
+		fields_demand(f, u->depth[i] <= LIMIT_STACK_DEPTH);
 	}
 }
 
 static void read_stacks(struct unpacker *u, struct stack_batch *b)
 {
 	struct stack_frame frames[LIMIT_STACK_DEPTH];
+	struct fields *f = &u->f;
 
-	for (uint32_t i = 0; i < u->stacks && !u->err; i++) {
-		uint32_t at = (uint32_t)get(u, u->nodes), count = 0;
-		uint64_t tail = get(u, LIMIT_STACK_DEPTH << 3 | 7);
+	for (uint32_t i = 0; i < u->head.stacks && !f->err; i++) {
+		uint32_t at = 0, tail = 0, count = 0;
 
-		if (u->err)
-			break;
+		stack_row(f, &u->head, &at, &tail);
 		/* also for a duplicate stack, because finding that out costs work too */
-		if (at && u->depth[at - 1] > u->frames_left) {
-			u->err = -E2BIG;
+		if (!f->err && at && u->depth[at - 1] > u->frames_left)
+			f->err = -E2BIG;
+		if (f->err)
 			break;
-		}
 		for (; at; at = u->node[at - 1].parent)
 			frames[count++] = u->frame[u->node[at - 1].frame];
 		u->frames_left -= count;
-		if (tail >> 3 > count || (tail & 7) >= STACK_END_COUNT)
-			u->err = -EPROTO;
-		else
-			u->err = stack_batch_stack(b, frames, count, (uint32_t)(tail >> 3),
-						   tail & 7, &u->stack_of[i]);
+		fields_demand(f, tail >> 3 <= count && (tail & 7) < STACK_END_COUNT);
+		if (!f->err)
+			f->err = stack_batch_stack(b, frames, count, tail >> 3, tail & 7,
+						   &u->stack_of[i]);
 	}
 }
 
 static void read_samples(struct unpacker *u, struct stack_batch *b)
 {
-	struct stack_sample s = {.time_ns = b->begin_ns};
-	uint32_t stack = 0;
+	struct stack_sample before = {.time_ns = b->begin_ns};
 
-	for (uint32_t i = 0; i < u->samples && !u->err; i++) {
-		uint64_t v;
+	for (uint32_t i = 0; i < u->head.samples && !u->f.err; i++) {
+		struct stack_sample s = {0};
 
-		s.time_ns += (uint64_t)get_signed(u);
-		s.weight_ns = get(u, UINT64_MAX);
-		s.pid += (uint32_t)get_signed(u);
-		s.tid += (uint32_t)get_signed(u);
-		stack += (uint32_t)get_signed(u);
-		s.count = (uint32_t)get(u, UINT32_MAX);
-		v = get(u, STACK_GIL_UNKNOWN << 2 | 3);
-		s.gil = (uint8_t)(v >> 2);
-		s.kind = v & 3;
-		s.cpu = (uint16_t)get(u, UINT16_MAX);
-		s.comm = get_index(u, u->string_of, u->strings);
-		s.waker_tid = (uint32_t)get(u, UINT32_MAX);
-		s.waker_comm = s.waker_tid ? get_index(u, u->string_of, u->strings) : 0;
-		if (!u->err &&
-		    (stack >= u->stacks || (s.kind != STACK_ON_CPU && s.kind != STACK_OFF_CPU)))
-			u->err = -EPROTO;
-		if (u->err)
+		sample_row(&u->f, &u->head, &s, &before);
+		if (u->f.err)
 			break;
-		s.stack = u->stack_of[stack];
-		u->err = stack_batch_sample(b, &s);
+		before = s;
+		s.stack = u->stack_of[s.stack];
+		s.comm = u->string_of[s.comm];
+		s.waker_comm = s.waker_tid ? u->string_of[s.waker_comm] : 0;
+		u->f.err = stack_batch_sample(b, &s);
 	}
-}
-
-static void read_taken(struct unpacker *u, struct stack_switch *s)
-{
-	uint64_t which = get(u, (TAKEN_FAULTS << 1) - 1);
-
-	s->flags |= STACK_SWITCH_COUNTED;
-	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
-		s->taken_ns[i] = which >> i & 1 ? (uint32_t)get(u, UINT32_MAX) : 0;
-	s->faults = which & TAKEN_FAULTS ? (uint32_t)get(u, UINT32_MAX) : 0;
-}
-
-static void read_switch(struct unpacker *u, struct stack_switch *s)
-{
-	uint64_t woken, stack, state;
-
-	s->out_ns = s->in_ns + (uint64_t)get_signed(u);
-	s->in_ns = s->out_ns + get(u, UINT64_MAX - s->out_ns);
-	woken = get(u, UINT64_MAX);
-	s->woken_ns = woken && woken - 1 <= s->in_ns - s->out_ns ? s->in_ns - (woken - 1) : 0;
-	s->pid += (uint32_t)get_signed(u);
-	s->tid += (uint32_t)get_signed(u);
-	stack = get(u, u->stacks);
-	s->stack = stack ? u->stack_of[stack - 1] : STACK_SWITCH_NO_STACK;
-	state = get(u, WITH_TAKEN | STACK_GIL_UNKNOWN << 11 | UINT8_MAX << 3 | 7);
-	s->state = state & 7;
-	s->flags = (uint8_t)(state >> 3);
-	s->gil = state >> 11 & 7;
-	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
-	s->next_tid = (uint32_t)get(u, UINT32_MAX);
-	s->count = s->flags & WITH_SUMS ? (uint32_t)get(u, UINT32_MAX) : 0;
-	for (int i = 0; i < STACK_SWITCH_STATES; i++) {
-		uint32_t with = i == STACK_SWITCH_WOKEN ? WITH_WOKEN : WITH_SUMS;
-
-		s->ns[i] = s->flags & with ? get(u, UINT64_MAX) : 0;
-	}
-	s->flags &= (uint8_t) ~(WITH_SUMS | WITH_WOKEN);
-	memset(s->taken_ns, 0, sizeof(s->taken_ns));
-	s->faults = 0;
-	if (state & WITH_TAKEN)
-		read_taken(u, s);
-	if (!u->err && (s->state >= STACK_SWITCH_STATES || s->gil > STACK_GIL_UNKNOWN))
-		u->err = -EPROTO;
 }
 
 static void read_switches(struct unpacker *u, struct stack_batch *b)
 {
-	struct stack_switch s = {.in_ns = b->begin_ns};
-	uint64_t threads, count;
+	struct stack_switch before = {.in_ns = b->begin_ns};
+	uint32_t threads = 0, count = 0;
+	struct fields *f = &u->f;
 
-	if (u->err || u->pos == u->bytes)
+	if (f->err || f->pos == f->bytes)
 		return;
-	threads = get(u, LIMIT_WINDOW_SWITCH_THREADS);
-	count = get(u, LIMIT_WINDOW_SWITCHES);
-	if (!u->err && 5 * threads + 9 * count > u->bytes - u->pos) /* minimum bytes per row of
-								     * each */
-		u->err = -EPROTO;
-	for (uint64_t i = 0; i < threads && !u->err; i++) {
-		struct stack_switch_thread t = {.begin_ns = b->begin_ns + (uint64_t)get_signed(u)};
+	fields_u32(f, &threads, LIMIT_WINDOW_SWITCH_THREADS);
+	fields_u32(f, &count, LIMIT_WINDOW_SWITCHES);
+	/* minimum bytes per row of each */
+	fields_demand(f, 5ull * threads + 9ull * count <= f->bytes - f->pos);
+	for (uint32_t i = 0; i < threads && !f->err; i++) {
+		struct stack_switch_thread t = {0};
 
-		t.end_ns = t.begin_ns + get(u, UINT64_MAX - t.begin_ns);
-		t.missed = get(u, UINT64_MAX);
-		t.pid = (uint32_t)get(u, UINT32_MAX);
-		t.tid = (uint32_t)get(u, UINT32_MAX);
-		if (!u->err)
-			u->err = stack_batch_switch_thread(b, &t);
+		thread_row(f, &u->head, &t);
+		if (!f->err)
+			f->err = stack_batch_switch_thread(b, &t);
 	}
-	for (uint64_t i = 0; i < count && !u->err; i++) {
-		read_switch(u, &s);
-		if (!u->err)
-			u->err = stack_batch_switch(b, &s);
+	for (uint32_t i = 0; i < count && !f->err; i++) {
+		struct stack_switch s = {.stack = STACK_SWITCH_NO_STACK};
+
+		switch_row(f, &u->head, &s, &before);
+		if (f->err)
+			break;
+		before = s;
+		if (s.stack != STACK_SWITCH_NO_STACK)
+			s.stack = u->stack_of[s.stack];
+		f->err = stack_batch_switch(b, &s);
 	}
 }
 
@@ -533,8 +510,8 @@ static void *table(struct unpacker *u, uint32_t count, size_t bytes)
 {
 	void *p = calloc(count ? count : 1, bytes);
 
-	if (!p && !u->err)
-		u->err = -ENOMEM;
+	if (!p && !u->f.err)
+		u->f.err = -ENOMEM;
 	return p;
 }
 
@@ -548,33 +525,28 @@ int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_
 {
 	struct unpacker u = {.frames_left = frames_max};
 	uint8_t *plain;
-	int err = pack_read(data, bytes, max_bytes, &plain, &u.bytes);
+	int err = pack_read(data, bytes, max_bytes, &plain, &u.f.bytes);
 
 	if (err)
 		return err;
-	u.data = plain;
+	u.f.data = plain;
 	b->key = *keyed_process();
 	read_head(&u, b);
-	if (!u.err) {
-		u.string_of = table(&u, u.strings, sizeof(*u.string_of));
-		u.object_of = table(&u, u.objects, sizeof(*u.object_of));
-		u.stack_of = table(&u, u.stacks, sizeof(*u.stack_of));
-		u.frame = table(&u, u.frames, sizeof(*u.frame));
-		u.node = table(&u, u.nodes, sizeof(*u.node));
-		u.depth = table(&u, u.nodes, sizeof(*u.depth));
+	if (!u.f.err) {
+		u.string_of = table(&u, u.head.strings, sizeof(*u.string_of));
+		u.object_of = table(&u, u.head.objects, sizeof(*u.object_of));
+		u.stack_of = table(&u, u.head.stacks, sizeof(*u.stack_of));
+		u.frame = table(&u, u.head.frames, sizeof(*u.frame));
+		u.node = table(&u, u.head.nodes, sizeof(*u.node));
+		u.depth = table(&u, u.head.nodes, sizeof(*u.depth));
 	}
-	if (!u.err)
-		read_names(&u, b);
-	if (!u.err)
+	read_names(&u, b);
+	if (!u.f.err)
 		read_tree(&u);
-	if (!u.err)
-		read_stacks(&u, b);
-	if (!u.err)
-		read_samples(&u, b);
-	if (!u.err)
-		read_switches(&u, b);
-	if (!u.err && u.pos != u.bytes)
-		u.err = -EPROTO;
+	read_stacks(&u, b);
+	read_samples(&u, b);
+	read_switches(&u, b);
+	err = fields_end(&u.f);
 	free(u.string_of);
 	free(u.object_of);
 	free(u.stack_of);
@@ -582,5 +554,5 @@ int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_
 	free(u.node);
 	free(u.depth);
 	free(plain);
-	return u.err == -E2BIG ? -EMSGSIZE : u.err;
+	return err == -E2BIG ? -EMSGSIZE : err;
 }
