@@ -19,7 +19,7 @@ $(WIRE_GEN).h: wire/sysom.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(WIRE_GEN).c: $(WIRE_GEN).h ;
 
-$(call unit,wire analysis,test_wire_codec test_wire_golden test_wire_stacks test_wire_beat \
+$(call unit,wire analysis,test_fields test_wire_codec test_wire_golden test_wire_stacks test_wire_beat \
 	test_wire_sketch)
 $(call fuzz,wire analysis,fuzz_wire_window fuzz_wire_beat fuzz_wire_records fuzz_wire_sketch \
 	fuzz_wire_stacks)
