@@ -847,8 +847,6 @@ CASES = [
          ("cpu-sleep", "cpu-lock"), (Order("database_busy"),)),
     Case("replace_state", "each step replaces three state files: written, synced, renamed, the directory synced",
          "storage-sync", (Order("replace_state"),)),
-    Case("pool_of_connections", "all connections of a pool are held by threads that wait", "cpu-lock",
-         (Order("pool_of_connections"),)),
     Case("transcoder", "each step sends its samples through a program", "cpu-process", (Order("transcoder"),)),
     Case("event_of_thread", "the step waits for a thread that compresses", ("cpu-function", "cpu-lock"),
          (Order("event_of_thread"),)),
