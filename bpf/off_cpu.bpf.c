@@ -54,9 +54,10 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } within SEC(".maps");
-#define WITHIN_TIMER   1u /* a timer expires */
-#define WITHIN_NETWORK 2u /* packets arrive; those of loopback in the sender's thread */
-#define SOFT_NET_RX    3u
+#define WITHIN_TIMER	  1u /* a timer expires */
+#define WITHIN_NETWORK	  2u /* packets arrive; those of loopback in the sender's thread */
+#define SOFT_NET_RX	  3u
+#define WAKER_GENERATIONS 4
 
 #ifdef SAMPLER_TAIL
 #define OFF_CPU_EVENT(name) SEC("raw_tp/" name)
@@ -341,6 +342,17 @@ static __always_inline void within_set(__u32 what, bool in)
 		*now = in ? *now | what : *now & ~what;
 }
 
+/* Whether process tgid started the task's process, itself or through a few others (a shell). */
+static __always_inline bool is_descendant(struct task_struct *task, __u32 tgid)
+{
+	for (int i = 0; i < WAKER_GENERATIONS; i++) {
+		task = BPF_CORE_READ(task, real_parent);
+		if ((__u32)BPF_CORE_READ(task, tgid) == tgid)
+			return true;
+	}
+	return false;
+}
+
 /* The waker: the current thread, if it is a kernel thread or in a system call; 0: an interrupt. With
  * SAMPLER_WAKER_*. */
 static __always_inline __u32 waker_of(struct task_struct *current, struct task_struct *woken)
@@ -358,8 +370,7 @@ static __always_inline __u32 waker_of(struct task_struct *current, struct task_s
 			return how; /* not in a system call: an interrupt */
 		if (!how && bpf_get_current_pid_tgid() >> 32 != (__u32)TASK(woken, tgid))
 			how = SAMPLER_WAKER_PROCESS;
-		if (how == SAMPLER_WAKER_PROCESS &&
-		    BPF_CORE_READ(current, real_parent, tgid) == TASK(woken, tgid))
+		if (how == SAMPLER_WAKER_PROCESS && is_descendant(current, TASK(woken, tgid)))
 			how |= SAMPLER_WAKER_CHILD;
 	}
 	return (__u32)current_identity(current) | how;

@@ -136,7 +136,8 @@ enum sampler_switch_kind {
 /* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
 /* Beside a waker's number, which is below 2^22: what arrived from the network woke the thread, or
- * another process did by a system call; with CHILD, a child of the thread's process. */
+ * another process did by a system call; with CHILD, a process that the
+ * thread's process started, itself or through others. */
 #define SAMPLER_WAKER_NETWORK (1u << 22)
 #define SAMPLER_WAKER_PROCESS (1u << 23)
 #define SAMPLER_WAKER_CHILD   (1u << 24)

@@ -168,7 +168,8 @@ enum stack_switch_cause {
 /* In place of a waker: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
 /* Beside a waker's number, which is below 2^22: what arrived from the network ended the wait, or another
- * process did by a system call; with CHILD, a child of the thread's process. */
+ * process did by a system call; with CHILD, a process that the
+ * thread's process started, itself or through others. */
 #define STACK_WAKER_NETWORK (1u << 22)
 #define STACK_WAKER_PROCESS (1u << 23)
 #define STACK_WAKER_CHILD   (1u << 24)

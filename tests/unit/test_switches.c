@@ -276,7 +276,7 @@ static void has_room_for_so_many_threads_and_no_more(void **state)
 
 struct page { /* shared with a child */
 	volatile uint32_t ready, done;
-	volatile uint32_t tid[4];
+	volatile uint32_t tid[5];
 	volatile uint32_t futex[2];
 	volatile uint64_t begin_ns[SLEEPS], end_ns[SLEEPS];
 	volatile uint64_t spins;
@@ -427,8 +427,10 @@ static void child_waits(void)
 	wait_go();
 }
 
-/* Who answers 5 ms later: a thread by a pipe, another process by a pipe, a thread by the network. */
-enum { BY_THREAD, BY_PROCESS, BY_NETWORK, ANSWERERS };
+/* Who answers 5 ms later: a thread, a child, a child's child by a pipe, a thread by the network. */
+enum { BY_THREAD, BY_CHILD, BY_GRANDCHILD, BY_NETWORK, ANSWERERS };
+/* Polls of one round: one for each answerer, for a timer's file, for a timeout. */
+#define POLLS (ANSWERERS + 2)
 static struct answerer {
 	int ask[2], answer[2];
 } answerers[ANSWERERS];
@@ -460,21 +462,33 @@ static void udp_pair(int fd[2])
 		_exit(1);
 }
 
+/* fork(); the child ends with its parent. */
+static pid_t fork_to_die(void)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(0);
+	}
+	return pid;
+}
+
 static void answerer_start(struct answerer *a)
 {
-	pid_t parent = getpid();
 	pthread_t thread;
 
 	if (pipe(a->ask) || (a != &answerers[BY_NETWORK] && pipe(a->answer)))
 		_exit(1);
 	if (a == &answerers[BY_NETWORK])
 		udp_pair(a->answer);
-	if (a != &answerers[BY_PROCESS]) {
+	if (a == &answerers[BY_THREAD] || a == &answerers[BY_NETWORK]) {
 		pthread_create(&thread, NULL, answerer_main, a);
-	} else if (!fork()) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() == parent)
+	} else if (!fork_to_die()) {
+		if (a == &answerers[BY_CHILD] || !fork_to_die())
 			answerer_main(a);
+		pause();
 		_exit(0);
 	}
 }
@@ -494,14 +508,14 @@ static void child_polls(void)
 	    (struct pollfd){.fd = timerfd_create(CLOCK_MONOTONIC, 0), .events = POLLIN};
 	wait_go();
 	for (int i = 0; i < SLEEPS; i++) {
-		struct answerer *a = i % 5 < ANSWERERS ? &answerers[i % 5] : NULL;
+		struct answerer *a = i % POLLS < ANSWERERS ? &answerers[i % POLLS] : NULL;
 
-		if (i % 5 == ANSWERERS)
+		if (i % POLLS == ANSWERERS)
 			timerfd_settime(any[ANSWERERS].fd, 0, &once, NULL);
 		if (a && write(a->ask[1], "", 1) != 1)
 			_exit(1);
 		page->begin_ns[i] = clock_monotonic_ns();
-		poll(any, ANSWERERS + 1, i % 5 == 4 ? 5 : -1);
+		poll(any, ANSWERERS + 1, i % POLLS == POLLS - 1 ? 5 : -1);
 		page->end_ns[i] = clock_monotonic_ns();
 		timerfd_settime(any[ANSWERERS].fd, 0, &never, NULL);
 		if (a && read(a->answer[0], &c, 1) != 1)
@@ -920,9 +934,10 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 
 static void knows_what_ended_a_poll(void **state)
 {
-	static const uint32_t how[ANSWERERS] = {[BY_PROCESS] =
-						    STACK_WAKER_PROCESS | STACK_WAKER_CHILD,
-						[BY_NETWORK] = STACK_WAKER_NETWORK};
+	static const uint32_t how[ANSWERERS] = {
+	    [BY_CHILD] = STACK_WAKER_PROCESS | STACK_WAKER_CHILD,
+	    [BY_GRANDCHILD] = STACK_WAKER_PROCESS | STACK_WAKER_CHILD,
+	    [BY_NETWORK] = STACK_WAKER_NETWORK};
 	uint32_t polls = 0, right = 0;
 	pid_t pid = start(child_polls);
 	struct thread_total t;
@@ -941,9 +956,9 @@ static void knows_what_ended_a_poll(void **state)
 			    s->in_ns - s->out_ns < 3000000)
 				continue;
 			polls++;
-			right +=
-			    s->waker_tid == (k % 5 < ANSWERERS ? (page->tid[1 + k % 5] | how[k % 5])
-							       : STACK_WAKER_TIMER);
+			right += s->waker_tid == (k % POLLS < ANSWERERS
+						      ? page->tid[1 + k % POLLS] | how[k % POLLS]
+						      : STACK_WAKER_TIMER);
 		}
 	}
 	print_message("# %u polls, of %u it is known what ended them\n", polls, right);
