@@ -339,11 +339,9 @@ static const char *elsewhere(const struct diagnosis_view *v)
 	return v->past || !v->in->peer_count ? "before" : "on the peers";
 }
 
-/* "TIME per step, TIME before": the accounts of this kind. NULL: not known. */
-static const char *kind_text(const struct diagnosis_view *v, enum ledger_kind kind, char *out,
-			     size_t bytes)
+const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct diagnosis_kind *k,
+				char *out, size_t bytes)
 {
-	const struct diagnosis_kind *k = &v->kind[kind];
 	struct diagnosis_number a, b;
 
 	snprintf(out, bytes, "%s per step, %s %s", diagnosis_text_ms(k->slow_ns, &a),
@@ -364,7 +362,7 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "than %.0f%%)",
 			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
 			 100 * v->kernel_spread + 0.5);
-	else if (kind_text(v, LEDGER_COMPUTE, text, sizeof(text)))
+	else if (diagnosis_kind_text(v, &v->kind[LEDGER_COMPUTE], text, sizeof(text)))
 		rule_out(out, LAYER_GPU, "compute kernels take %s", text);
 }
 
@@ -421,8 +419,8 @@ static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *o
 {
 	char text[100];
 
-	if ((v->excess_ns > 0 || v->comm_ns <= 0) &&
-	    kind_text(v, LEDGER_COLLECTIVE, text, sizeof(text)))
+	if ((v->excess_ns > 0 || v->transfer.slow_ns <= v->transfer.reference_ns) &&
+	    diagnosis_kind_text(v, &v->kind[LEDGER_COLLECTIVE], text, sizeof(text)))
 		rule_out(out, LAYER_NETWORK, "collectives take %s", text);
 }
 

@@ -677,14 +677,12 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
 	struct diagnosis_number a, b;
 	struct diagnosis_bases bases;
-	char how[160];
+	char how[160], time[100];
 
 	diagnosis_bases(v, has_kernels, &bases);
-	if (!compare_kernels(v, &bases) && v->compute_ns > 0) {
-		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
-			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
-			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
-			 v->past ? "before" : "on the peers");
+	if (!compare_kernels(v, &bases) && v->compute_ns > 0 &&
+	    diagnosis_kind_text(v, &v->kind[LEDGER_COMPUTE], time, sizeof(time))) {
+		snprintf(how, sizeof(how), "kernels take %s", time);
 		slow_gpu(v, v->compute_ns, false, how);
 		diagnosis_missing(v->out,
 				  "kernel names of rank %d or its peers: without them one slow "

@@ -515,6 +515,13 @@ static void figure_rows(struct diagnosis_view *v)
 		v->excess_ns = fmax(excess, 0);
 }
 
+static void add_kind(struct diagnosis_kind *k, double slow_ns, double reference_ns)
+{
+	k->known = true;
+	k->slow_ns += slow_ns;
+	k->reference_ns += reference_ns;
+}
+
 static void set_sums(struct diagnosis_view *v)
 {
 	struct sum sums[PATTERNS] = {{0}};
@@ -526,10 +533,10 @@ static void set_sums(struct diagnosis_view *v)
 
 		if (patterns[k].kind == LEDGER_COMPUTE)
 			v->compute_ns += ns;
-		else if (patterns[k].kind == LEDGER_COLLECTIVE)
-			/* waiting for the last rank is not a slow transfer */
-			v->comm_ns += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
-		else if (patterns[k].kind != LEDGER_COPY)
+		else if (patterns[k].kind == LEDGER_COLLECTIVE) {
+			if (patterns[k].first != LEDGER_LAST_RANK)
+				add_kind(&v->transfer, sums[k].slow_ns, sums[k].reference_ns);
+		} else if (patterns[k].kind != LEDGER_COPY)
 			v->host_ns += ns;
 		if (counts(v->in->kind, patterns[k].kind) && ns > 0)
 			whole += ns;
@@ -601,13 +608,8 @@ static void sum_kinds(struct diagnosis_view *v)
 {
 	for (int k = 0; k < LEDGER_KINDS; k++)
 		v->kind[k].known = v->has_ledger;
-	for (uint32_t i = 0; i < v->row_count; i++) {
-		struct diagnosis_kind *k = &v->kind[v->row[i].kind];
-
-		k->known = true;
-		k->slow_ns += v->row[i].slow_ns;
-		k->reference_ns += v->row[i].reference_ns;
-	}
+	for (uint32_t i = 0; i < v->row_count; i++)
+		add_kind(&v->kind[v->row[i].kind], v->row[i].slow_ns, v->row[i].reference_ns);
 }
 
 void diagnosis_ledger_begin(struct diagnosis_view *v)

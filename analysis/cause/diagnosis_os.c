@@ -579,9 +579,9 @@ static void network(struct diagnosis_view *v)
 {
 	int32_t rank;
 	const struct os_signal *again = of_any_rank(v, OS_SIGNAL_RETRANSMITS, &rank), *link;
-	double extra = fmax(v->comm_ns, 0);
+	double extra = v->transfer.slow_ns - v->transfer.reference_ns;
 	struct diagnosis_candidate *c;
-	struct diagnosis_number a, b;
+	char time[100];
 
 	if (again) {
 		c = put(v, CAUSE_NET_RETRANSMITS,
@@ -604,10 +604,8 @@ static void network(struct diagnosis_view *v)
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
 	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, 0.6);
-	snprintf(c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s",
-		 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
-		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
-		 v->past ? "before" : "on the peers");
+	if (diagnosis_kind_text(v, &v->transfer, time, sizeof(time)))
+		snprintf(c->text, sizeof(c->text), "exposed communication takes %s", time);
 	snprintf(c->because, sizeof(c->because), "transfers take longer");
 	diagnosis_missing(v->out,
 			  "when each rank entered the collectives: without it slow transfers "

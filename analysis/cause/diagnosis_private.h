@@ -66,10 +66,10 @@ struct diagnosis_view {
 	double transient_ns; /* per step, of an account in one step, which is left out */
 	double hidden_ns;    /* the part of it that was lost but that the reference hides */
 	double shown;	     /* the share of the loss that the reference shows; 1: not known */
-	double compute_ns, host_ns,
-	    /* parts of it; host_ns is a whole step if there is no reference */
-	    comm_ns;
-	double room_ns[CAUSE_COUNT]; /* the part of it that each cause could explain */
+	/* parts of it; host_ns is a whole step if there is no reference */
+	double compute_ns, host_ns;
+	struct diagnosis_kind transfer; /* collectives without the waiting for the last rank */
+	double room_ns[CAUSE_COUNT];	/* the part of it that each cause could explain */
 	struct diagnosis_share share[CAUSE_COUNT];
 	bool past; /* base is the rank's own past, as far as known */
 	struct diagnosis_candidate
@@ -99,6 +99,10 @@ void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct
 /* The rank's next raised signal after `last` (NULL: the first) whose name begins so; NULL: none. */
 const struct os_signal *diagnosis_raised(const struct diagnosis_view *v, const char *begin,
 					 const struct os_signal *last);
+
+/* "TIME per step, TIME when healthy". NULL: not known. */
+const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct diagnosis_kind *k,
+				char *out, size_t bytes);
 
 /* Adds an empty candidate, or replaces the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,

@@ -1044,6 +1044,11 @@ static void what_was_seen_directly_outweighs_a_little_more_of_what_was_not(void 
 		both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 6, less ? 26 : 46, 0, 0);
 		judge(&w);
 		assert_int_equal(out.cause, less ? CAUSE_NET_TRANSFER : CAUSE_OS_RUN_QUEUE);
+		/* the figures that its effect comes from, not those of one window */
+		if (less)
+			assert_string_equal(out.evidence[0].text,
+					    "exposed communication takes 54.0 ms per step, 12.0 ms "
+					    "when healthy");
 		end(&w);
 	}
 }
