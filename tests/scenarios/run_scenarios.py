@@ -164,11 +164,11 @@ def calibration_of(rows):
 
 
 def machine_of(got):
-    """Incidents while the machine itself stood still."""
+    """Incidents while the machine itself stood still, or ran other programs."""
     causes = got.get("machine") or []
-    true = causes.count("os-steal")
-    other = [c for c in causes if c != "os-steal"]
-    word = f"; {true} of `os-steal`, true" if true else ""
+    true = [c for c in ("os-steal", "os-run-queue") if c in causes]
+    other = [c for c in causes if c not in true]
+    word = "".join(f"; {causes.count(c)} of `{c}`, true" for c in true)
     if other:
         word += f"; {len(other)} of the whole job while the machine stood still, its verdict " \
                 f"{', '.join(f'`{c}`' for c in sorted(set(map(str, other))))}"
@@ -235,8 +235,9 @@ def write_table(table):
         "layer, the cause. *s* counts from the first slow step to the incident with the right verdict. *ledger* lists the accounts "
         "that grew most, in ms per step. How it works: [TESTING.md](TESTING.md).", "",
         "| fault | victim | the job | expected | verdict | s | ledger | |", "|---|---|---|---|---|---|---|---|", *rows, "",
-        "No other incident may open, neither beside the fault nor without it, except for what the hypervisor under this machine "
-        "does. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
+        "No other incident may open, neither beside the fault nor without it, except for what other programs and the hypervisor "
+        "under this machine do. An incident with the verdict `os-run-queue` is accepted where `/proc/PID/task/TID/schedstat` shows "
+        "that the threads of each of its ranks waited longer for a CPU than before, by at least half of what the incident cost. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
         "seconds of it, at least 30 ms/s of each CPU above the usual, and twice the usual. `/proc/stat` does not show all "
         "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which some "
         "stops miss. An incident of the whole job that they explain by the same measure is accepted whatever its verdict, and "

@@ -126,6 +126,7 @@ class Witness:
     did not run, mean over them, every 250 ms."""
 
     MORE = 30  # ms/s above the usual, and twice that: what is no noise
+    EVERY_S = 0.25
 
     def __init__(self):
         self.samples = []  # (unix_ns of its end, ms/s)
@@ -156,7 +157,22 @@ class Stops(Witness):
             pass  # no witness: then it is sysom's
 
 
-class Steal(Witness):
+class Counter(Witness):
+    """What a counter of the kernel's says; total(): in ms since some time."""
+
+    def read(self):
+        try:
+            at, before = time.monotonic(), self.total()
+            while True:
+                time.sleep(self.EVERY_S)
+                now, total = time.monotonic(), self.total()
+                self.samples.append((time.time_ns(), (total - before) / (now - at)))
+                at, before = now, total
+        except (OSError, IndexError):
+            pass  # its process ended
+
+
+class Steal(Counter):
     """What the kernel says that the hypervisor took."""
 
     def __init__(self):
@@ -167,13 +183,25 @@ class Steal(Witness):
         with open("/proc/stat", encoding="ascii") as f:
             return int(f.readline().split()[8]) / self.ticks * 1e3 / self.cpus
 
-    def read(self):
-        at, before = time.monotonic(), self.total()
-        while True:
-            time.sleep(0.25)
-            now, total = time.monotonic(), self.total()
-            self.samples.append((time.time_ns(), (total - before) / (now - at)))
-            at, before = now, total
+
+class RunQueue(Counter):
+    """What the kernel says that a rank's threads waited for a CPU."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        super().__init__()
+
+    def total(self):
+        ms = 0
+        for tid in os.listdir(f"/proc/{self.pid}/task"):
+            with open(f"/proc/{self.pid}/task/{tid}/schedstat", encoding="ascii") as f:
+                ms += int(f.read().split()[1]) / 1e6
+        return ms
+
+    def longer_ms(self, begin_ns, end_ns):
+        """In all, than at the same rate as before."""
+        usual = statistics.median([v for t, v in self.samples if t <= begin_ns] or [0])
+        return sum((v - usual) * self.EVERY_S for t, v in self.samples if begin_ns < t < end_ns + self.EVERY_S * 1e9)
 
 
 class Scenario:
@@ -183,7 +211,7 @@ class Scenario:
         self.count = self.failed = 0
         self.faults, self.quiet_s, self.strangers = [], 0.0, []
         self.machine = []  # incidents that are true, and of nobody's making here
-        self.steal, self.stops = Steal(), Stops()
+        self.steal, self.stops, self.queues = Steal(), Stops(), {}
         self.noted, self.tools, self.seed = {}, [], None
         self.stack = self.job = self.job_name = None
         self.began_unix_ns = self.job_began_ns = 0
@@ -283,6 +311,7 @@ class Scenario:
         good = self.stack.wait(seconds, ready, 0.5) and self.job.poll() is None
         if not self.ok(good, f"{ranks} ranks run and are known"):
             raise Late("the job did not get under way")
+        self.queues = {rank: RunQueue(pid) for rank, pid in self.rank_pids().items()}
 
     def start_job(self, argv, ranks, name=None):
         if not self.stack:
@@ -632,17 +661,28 @@ class Scenario:
 
     def is_machines(self, i):
         """The machine itself stood still for a part of it: the job was slow, whatever the verdict says. It may
-        accuse no rank of that. Where the kernel says so too, the verdict has to."""
+        accuse no rank of that. Where the kernel says so too, the verdict has to. Or other programs had the CPUs,
+        and the verdict says so."""
         cause = self.cause(i)
         when = i["begin_unix_ns"], i["end_unix_ns"]
         for who, witness in (("by /proc/stat", self.steal), ("by real-time threads", self.stops)):
             value, usual = witness.during(*when)
             self.say(f"{i['id']}: {cause}; {who} each CPU stood still for {value:.0f} ms/s "
                      f"(usually {usual:.0f})")
+        if cause == "os-run-queue":
+            return self.waited_for_cpus(i)
         stolen, stood = self.steal.saw_stop(*when), self.stops.saw_stop(*when)
         if cause == "os-steal":
             return stolen or stood
         return i["symptom"] == "slow_job" and stood and not stolen
+
+    def waited_for_cpus(self, i):
+        """Each of its ranks, so much longer than before that it explains half of what the incident cost."""
+        when, lost_ms = (i["begin_unix_ns"], i["end_unix_ns"]), i["lost_ms"]
+        more = [self.queues[rank].longer_ms(*when) for rank in i["ranks"] if rank in self.queues]
+        self.say(f"{i['id']}: by schedstat its ranks' threads waited {', '.join(f'{m:.0f}' for m in more)} ms longer for a "
+                 f"CPU than before; its steps cost {lost_ms:.0f} ms")
+        return bool(more) and min(more) >= lost_ms / 2
 
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
