@@ -78,15 +78,14 @@ static const struct config_key keys[] = {
 	"size limit of the store; above it, evidence of the oldest windows is deleted, from the "
 	"largest job of the user who stores most; 0: no limit"),
     KEY(commit.retention.rest.bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
-	"size limit of what one job left; above it, evidence of its oldest windows is deleted, "
-	"then "
-	"its oldest incidents; 0: no limit"),
+	"size limit of one job's windows and incidents; above it, evidence of its oldest windows "
+	"is deleted, then its oldest incidents; 0: no limit"),
     KEY(commit.retention.rest.incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
-	"number of closed incidents that are kept of one job; 0: no limit", .min = 0,
+	"number of closed incidents that are kept per job; 0: no limit", .min = 0,
 	.max = RETENTION_INCIDENTS_MAX),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
-	"with less free disk space than this, windows are refused, and nodes send them again "
-	"later"),
+	"if the disk has less free space than this, the aggregator refuses windows, and nodes send "
+	"them again later"),
     KEY(commit.retention.rest.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
 	"how long the evidence of windows is kept", .min = RETENTION_AGE_MIN_NS,
 	.max = RETENTION_AGE_MAX_NS),

@@ -52,7 +52,7 @@ static const struct option_row common[] = {
      .at = AT(format), .bit = OPTION_FORMAT},
     {"timeout", 't', "S", "seconds to wait (default 60)", OPTION_NUMBER, .at = AT(timeout_s),
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_TIMEOUT},
-    {"seconds", 'S', "S", "how many seconds to send", OPTION_NUMBER, .at = AT(seconds),
+    {"seconds", 'S', "S", "how many seconds to send (default 10)", OPTION_NUMBER, .at = AT(seconds),
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_SECONDS},
     {"channels", 0, "S", "record the channels of NCCL's kernels for S seconds; 0: no longer",
      OPTION_NUMBER, .at = AT(channels), .least = 0, .most = 3600, .bit = OPTION_CHANNELS},

@@ -106,8 +106,8 @@ static const struct config_key keys[] = {
 	"name native functions in sketches from this node's symbol files; false: names are file "
 	"and page, such as libcuda.so.1+0x2f5000"),
     KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
-	"robust: median line with calibrated tail; p99: the paper's 99th percentile with "
-	"RANSAC",
+	"robust: median line with calibrated tail; p99: the StriaTrace paper's 99th "
+	"percentile with RANSAC",
 	.choices = "robust|p99"),
     KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
 	"number of steps that a model learns before it judges; 2.5 times as many if the work is "
