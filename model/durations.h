@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * durations.h - how many durations were how long: a histogram whose classes are sixteenths of an
- * octave (Tene 2015, HdrHistogram), so a quantile is right to 3%. Counts are integers: histograms of
- * several nodes merge into what one node would have counted.
+ * durations.h - a histogram of durations. Its classes are sixteenths of an octave (Tene 2015,
+ * HdrHistogram), so a quantile is exact to 3%. Counts are integers, so histograms of several nodes
+ * merge into what one node would have counted.
  * Times: ns, from 1 us to 73 min; shorter and longer ones count in the first and the last class.
  * Memory: the caller's, all zero at first. Threads: one at a time per struct. */
 #pragma once

@@ -60,9 +60,9 @@ struct finding {
 	double effect_ns;  /* the same, per step */
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */
-	/* Of requests: how many missed the objective in this way, and the usual time between two; 0:
-	 * not known. The id of the windows that show it, not zero. When the slow step of the worst
-	 * one was; 0: none is known. */
+	/* The rest is about requests. count: how many missed the objective in this way. period_ns: the
+	 * usual time between two of them. anomaly_id: of the windows that show it, not zero.
+	 * step_..._ns: when the slow step of the worst request was. 0: not known. */
 	uint64_t count;
 	double period_ns;
 	uint8_t anomaly_id[16];
@@ -73,9 +73,9 @@ struct finding {
 
 /* A finding of detection across ranks, without any window. It is reported once it is certain, again
  * whenever it changes, and a last time when it has ended. Two reports are about the same finding
- * if job, kind and begin_unix_ns (or the worst rank) are equal. A hang, or a slowdown of all ranks,
- * that is reported before the last one has ended is also the same one. begin_unix_ns: of its first
- * step; end_unix_ns: of the latest step that shows it. */
+ * if job, kind and begin_unix_ns (or the worst rank) are equal. A report of a hang, or of a slowdown
+ * of all ranks, is also about the previous such finding if that has not ended. begin_unix_ns: of its
+ * first step; end_unix_ns: of the latest step that shows it. */
 struct finding_report {
 	char job[WIRE_TEXT_BYTES];
 	uint64_t begin_unix_ns, end_unix_ns;

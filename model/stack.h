@@ -81,7 +81,7 @@ enum stack_gil {
 #define STACK_SLICE_NS 10000000u
 
 struct stack_sample {
-	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that contains the samples */
+	uint64_t time_ns; /* CLOCK_MONOTONIC, start of the slice that contains the samples */
 	uint64_t weight_ns;
 	uint32_t pid, tid; /* in the daemon's PID namespace */
 	uint32_t stack;	   /* index into stacks */
@@ -167,9 +167,9 @@ enum stack_switch_cause {
 #define STACK_SWITCH_NOT_OURS (1u << 31)
 /* In place of a waker: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
-/* Beside a waker's number, which is below 2^22: what arrived from the network ended the wait, or another
- * process did by a system call; with CHILD, a process that the
- * thread's process started, itself or through others. */
+/* Bits beside a waker's number, which is below 2^22: what ended the wait. NETWORK: data that arrived from
+ * the network. PROCESS: a system call of another process. CHILD: the thread's process started that
+ * process, itself or through others. */
 #define STACK_WAKER_NETWORK (1u << 22)
 #define STACK_WAKER_PROCESS (1u << 23)
 #define STACK_WAKER_CHILD   (1u << 24)

@@ -9,7 +9,7 @@
 
 /* Whether the verdict has a ledger. */
 bool incident_ledger_is_known(const json_t *diagnosis);
-/* A sentence for a verdict that has another basis; else "". Static. */
+/* A sentence if the verdict is not based on this ledger; else "". Static. */
 const char *incident_ledger_note(const json_t *diagnosis);
 struct incident_ledger_figures {
 	double usual, slow, excess; /* ms */
@@ -22,5 +22,5 @@ void incident_ledger_each(const json_t *ledger, unsigned columns,
 			  void *arg);
 /* Prints nothing without a ledger. */
 void incident_ledger_print(FILE *to, const json_t *diagnosis, bool hang, unsigned columns);
-/* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; harmless. */
+/* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; safe to print. */
 const char *incident_ledger_account(const json_t *row, unsigned columns);

@@ -34,9 +34,9 @@ struct attach_hello {
 	char gpu_uuid
 	    [ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
 	char program[ATTACH_TEXT_BYTES]; /* base name of the script or binary */
-	/* "cuda=13000 cupti=130001"; where SYSOM_SPANS is no compiled catalogue, "spans=bad:LINE";
-	 * and where the environment has a SYSOM_ variable that nothing reads, its name behind
-	 * "unknown_variable=" */
+	/* "cuda=13000 cupti=130001". If SYSOM_SPANS is not a compiled catalogue, also
+	 * "spans=bad:LINE". If nothing reads a SYSOM_ variable of the environment, also
+	 * "unknown_variable=" and its name. */
 	char libs[ATTACH_TEXT_BYTES];
 	/* Appended later; a hello of ATTACH_HELLO_BYTES_MIN ends before them. "" without a pod:
 	 * POD_NAMESPACE, CONTAINER_NAME, NODE_NAME */
@@ -52,7 +52,7 @@ enum attach_command_kind {
 	ATTACH_OFF = 3,	   /* stop tracing until ATTACH_ON; arg: 0 */
 	ATTACH_ON = 4,
 	ATTACH_FLUSH = 5,    /* deliver device records now */
-	ATTACH_CHANNELS = 6, /* NCCL's KernelCh events for arg milliseconds; 0: no longer */
+	ATTACH_CHANNELS = 6, /* record NCCL's KernelCh events for arg milliseconds; 0: stop */
 };
 
 struct attach_command {
@@ -72,8 +72,8 @@ struct attach_state {
 void attach_hello_fill(struct attach_hello *hello);
 /* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
 int attach_path(char *out, size_t out_bytes);
-/* If a user's connections fill sysomd's queue, an attempt gets in only by waiting in the queue. A
- * process that exits waits for this thread, but not as long as this. */
+/* If a user's connections fill sysomd's queue, an attempt gets a place only by waiting. The bound is less
+ * than the 300 ms for which a process at its exit waits for the connecting thread. */
 #define ATTACH_WAIT_MS 250
 /* Makes one attempt: connects, waits at most ATTACH_WAIT_MS for a place in the queue, and sends
  * hello with the ring and its reader page. Returns a connected, non-blocking fd, or -errno

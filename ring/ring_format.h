@@ -45,14 +45,14 @@
 	X(PLUGIN_HANDLE, "plugin_handle", true)	 /* NCCL profiler callbacks on unknown handles */  \
 	X(STARTING, "starting", true)		 /* events while another thread builds the ring */ \
 	X(SWITCHED_OFF, "switched_off", false)	 /* calls while tracing is switched off */         \
-	X(SPAN_VALUE, "span_value", false)	 /* a span's work that is no count */              \
+	X(SPAN_VALUE, "span_value", false)	 /* a span's work that is not a count */           \
 	X(SPAN_FUNCTION, "span_function", false) /* functions that can't be followed */            \
 	X(SPAN_ITEMS, "span_items", true)	 /* requests of a span beyond LIMIT_SPAN_ITEMS */  \
-	X(PLUGIN_LOAD, "plugin_load", false) /* the user's NCCL plugins that are none, or gone */  \
-	X(PLUGIN_INIT, "plugin_init", false) /* communicators that the user's plugin refused */    \
+	X(PLUGIN_LOAD, "plugin_load", false)   /* the user's NCCL plugins: not plugins, or gone */ \
+	X(PLUGIN_INIT, "plugin_init", false)   /* communicators that the user's plugin refused */  \
 	X(PLUGIN_ERROR, "plugin_error", false) /* errors from callbacks of the user's plugin */    \
 	X(SPAN_TEXT, "span_text", false) /* texts of ranges that were too long, or had no end */   \
-	X(CHANNELS, "channels", false)	 /* times that KernelCh went off for its cost */
+	X(CHANNELS, "channels", false)	 /* how often KernelCh was ended for its cost */
 
 enum ring_drop {
 #define X(name, ...) RING_DROP_##name,
@@ -194,8 +194,8 @@ struct event_head {
 /* Launches of a stream are numbered in stream order, and so are its kernels. Events that the ring
  * loses are counted too, so the difference of launch and kernel number is constant for a stream's
  * life. The upper 8 bits are an epoch. The kernel epoch changes when records may have been lost
- * uncounted. Epoch 0 on both sides means that all was counted from the first launch on, and the
- * numbers are equal. */
+ * uncounted. Epoch 0 on both sides means that everything was counted from the first launch on, and
+ * the numbers are equal. */
 #define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count)&0xffffff))
 
 struct event_launch {
@@ -305,7 +305,7 @@ struct event_span {
 	struct event_head head;
 	uint64_t span;	 /* pairs a begin and an end that do not nest; 0: nested */
 	uint64_t domain; /* NVTX: its domain. Python: hash of the request's id, 0: none */
-	/* Python: by SPAN_WORKS, 0: none; what the end has replaces what the begin has */
+	/* Python: by SPAN_WORKS, 0: none; values of the end replace those of the begin */
 	float work[SPAN_WORK_MAX];
 	uint32_t name;
 	uint8_t source;		 /* enum span_source */
@@ -316,7 +316,7 @@ struct event_span {
 };
 
 /* Some of the requests that a catalogue's span handles. t: the span's begin, so that (lane, t, name)
- * names the span. Written when the values are known: at the span's begin or before its end. */
+ * names the span. Written when the values are known: at the span's start or before its end. */
 #define SPAN_REQUEST_SLOTS 3u
 struct event_span_request {
 	struct event_head head;

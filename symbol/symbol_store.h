@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_store.h - the Build-ID directory. It says which files are needed and takes uploads in
- * chunks. A file gets to its place only if it is complete, carries its Build ID and knows more than
- * the previous one.
+ * chunks. A file gets to its place only if it is complete, carries its Build ID and has a higher
+ * quality (symbol_elf.h) than the previous one.
  * debuginfod -F DIRECTORY/tree and gdb read DIRECTORY/tree/.build-id/ab/cdef.debug. Uploads grow in
  * DIRECTORY/upload, which neither of them reads, and are renamed after fsync.
  * Owns: DIRECTORY.  Threads: any; finishing reads and syncs the file outside the lock.
@@ -31,7 +31,7 @@ struct symbol_store_stats {
 	uint64_t refused_room;	   /* too large, disk full, too many at a time */
 	uint64_t refused_damaged;  /* not an ELF file, or damaged */
 	uint64_t refused_build_id; /* carries another Build ID or none, or other content */
-	uint64_t refused_stripped; /* knows less than promised, or less than the existing file */
+	uint64_t refused_stripped; /* lower quality than promised, or than the existing file */
 	uint64_t refused_order;	   /* a chunk that does not follow the last one */
 	uint64_t abandoned;	   /* cancelled because idle */
 };

@@ -16,14 +16,14 @@ enum wire_kind { WIRE_WINDOW = 1, WIRE_BEAT = 2, WIRE_REPLY = 3, WIRE_SKETCH = 4
 /* Appends one message. 0; -EMSGSIZE: it would exceed LIMIT_WIRE_MESSAGE_BYTES, and the sender sends
  * it as summary_only or splits it; -ENOMEM. */
 int wire_window_encode(const struct window *w, struct buf *out);
-/* -EMSGSIZE also if a rank or a job's requests exceed LIMIT_BEAT_BYTES_PER_RANK (check
- * wire_beat_rank_bytes first, and call wire_beat_requests_fit), or all of them that many bytes for
- * each rank and one more; -EINVAL: groups that model/window.h does not allow. */
+/* -EMSGSIZE also if one rank, or one job's requests, exceed LIMIT_BEAT_BYTES_PER_RANK, or if all of them
+ * exceed (ranks + 1) times that limit. Check wire_beat_rank_bytes first, and call
+ * wire_beat_requests_fit. -EINVAL: groups that model/window.h does not allow. */
 int wire_beat_encode(const struct beat *b, struct buf *out);
 /* Bytes that one rank takes in a beat, or -errno. */
 int wire_beat_rank_bytes(const struct beat_rank *r);
-/* Drops violations, the last first, and then durations, until the job's requests take at most so many
- * bytes; violations_dropped counts. Returns the bytes; 0: they always take more. */
+/* Drops violations, the last first, and then durations, until the job's requests take at most `bytes`.
+ * Counts in violations_dropped. Returns the bytes that they take; 0: they always take more. */
 size_t wire_beat_requests_fit(struct request_job *r, size_t bytes);
 /* -EMSGSIZE above LIMIT_SKETCH_BYTES_PER_RANK: the sender then shortens its lists. */
 int wire_sketch_encode(const struct sketch *s, struct buf *out);
@@ -69,7 +69,7 @@ struct wire_command {
 	int32_t rank;
 	char job[WIRE_TEXT_BYTES];
 	uint64_t begin_ns, end_ns; /* on the receiving node's clock */
-	uint8_t anomaly_id[16];	   /* of the window that answers; zero: it chooses one */
+	uint8_t anomaly_id[16];	   /* of the window that answers; zero: the node chooses one */
 };
 #define WIRE_COMMANDS_MAX 64
 struct wire_reply {

@@ -89,7 +89,7 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 /* A sketch, decoded (s) and as received (data). false: refused. */
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
 		      struct fleet_via via, uint64_t now_ns);
-/* A window has arrived. FLEET_REFUSED: the sender is no node of this job, or the rank belongs to
+/* A window has arrived. FLEET_REFUSED: the sender is not a node of this job, or the rank belongs to
  * another node, so the window must not affect any verdict about the job. */
 enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
 			     uint64_t now_ns);
@@ -106,8 +106,8 @@ int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *
  * (rank -1); the caller frees it. 0, -ENOENT: no earlier run with 200 healthy steps is known. */
 int fleet_baseline(struct fleet *f, const char *job, int32_t rank, struct sketch *out);
 
-/* The waterline of the role of ranks[0], without these ranks: the robust line, or the paper's in
- * mode sysom. is_of[i]: whether ranks[i] has that role. The caller frees out->function. 0, -ENOENT,
+/* The waterline of the role of ranks[0], without these ranks: the robust line, or SysOM-AI's in mode
+ * sysom. is_of[i]: whether ranks[i] has that role. The caller frees out->function. 0, -ENOENT,
  * -ENOMEM. */
 int fleet_waterline(struct fleet *f, const char *job, const int32_t *ranks, uint32_t count,
 		    uint64_t now_ns, bool *is_of, struct diagnosis_group *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * retention.h - how long what each job left is kept, and how much of it: one list of rules. The
- * first rule whose pattern fits the job's key (NAME[#RUN]@UID) decides; what it leaves out, and jobs
- * that no rule fits, have the general limits.
+ * retention.h - one list of rules: how long a job's windows and incidents are kept, and how many. The
+ * first rule whose pattern fits the job's key (NAME[#RUN]@UID) decides. The general limits apply to
+ * what this rule does not set, and to jobs that no rule fits.
  * Pure: no I/O, no clock. Threads: any, while nobody writes to it. */
 #pragma once
 
@@ -39,5 +39,5 @@ int retention_read(struct retention *r, const char *text, char *why, size_t why_
 const struct retention_limits *retention_of(const struct retention *r, const char *job);
 /* The longest age of an incident in any rule. */
 uint64_t retention_longest_ns(const struct retention *r);
-/* The shortest. */
+/* The shortest age of an incident in any rule. */
 uint64_t retention_shortest_ns(const struct retention *r);

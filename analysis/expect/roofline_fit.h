@@ -8,7 +8,7 @@
  *          learning steps that is spread over time: floors, staircases, bends;
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
- * ones gather. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond
+ * ones cluster. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond
  * seven MADs is measured too, as far as slow learning steps leave it visible. Both come from
  * held-out steps: fits on a part of the steps predict the others, so what the fit cannot follow
  * counts as noise.
@@ -64,7 +64,7 @@ struct roofline_fit {
 	float noise_t[ROOFLINE_FIT_NOISE_KNOTS], noise_mad[ROOFLINE_FIT_NOISE_KNOTS];
 	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* range of the learning steps */
 	bool discrete;	  /* work has few values: a cell is an exact vector, else a log box */
-	double level_mad; /* the same, of sparse steps */
+	double level_mad; /* as mad, but of sparse steps */
 	double mad;	  /* pooled, of relative residuals, without slow learning steps */
 	/* beyond max(floor, tail MADs): share of steps, and their mean excess */
 	double tail_share, tail_mean;

@@ -2,8 +2,9 @@
  * peers.h - slow ranks among the peers of one role, by self time and by entry lateness.
  * docs/stragglers.md explains the method:
  *
- * - Each step gives one value per member and measure. A residual is that value less the median of
- *   the role's members.
+ * - Each step gives one value per member and measure. The residual of a self time is its ratio to the
+ *   median of the role's members, minus 1 (of two members: the logarithm of their ratio). The residual
+ *   of a lateness is its difference from that median, divided by the step time.
  * - At each of several window lengths the largest gap splits the members into a lower and an upper
  *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
  *   noise and the lower group's own spread. Most of the window must agree. The threshold is

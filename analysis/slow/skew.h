@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * skew.h - uneven work: it differs from step to step and from rank to rank of one role (sequence
- * lengths, load of experts). The heaviest rank is another one from step to step, so this is a finding
- * about the role and blames nobody. Replay uses all steps of a recording, the aggregator the latest
+ * lengths, load of experts). The heaviest rank changes from step to step, so this is a finding about
+ * the role and blames nobody. Replay uses all steps of a recording, the aggregator the latest
  * rows. Pure. Threads: any. */
 #pragma once
 

@@ -10,8 +10,8 @@
  * - engine: the first span about it is when the engine has it, with the prompt's tokens; a later one
  *   is its end, with the tokens that it had.
  *   Parts are its steps. An engine may name them twice, in a span that plans the step and in one
- *   that takes its result: the step then lasts from the begin of the one to the end of the other,
- *   less what overlaps the step before.
+ *   that takes its result. The step then lasts from the start of the first to the end of the second,
+ *   without the part that overlaps the step before.
  * - others are not used.
  * A part that is done ends the request, in any process.
  *
@@ -20,8 +20,8 @@
  * has one token.
  *
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
- * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; then the job with most loses the one without
- * an update for longest. REQUEST_ENDED_MAX ended ones. Everything left out is counted. */
+ * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; beyond it, the job with most
+ * loses the one without an update for longest. REQUEST_ENDED_MAX ended requests. Everything left out is counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -107,7 +107,7 @@ int request_table_begin(struct request_table *t, uint32_t process, const char *j
 void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns);
 /* The slot is free. The last one of a job takes its requests with it. */
 void request_table_drop(struct request_table *t, uint32_t process);
-/* A host record of a process; those that are no spans of a catalogue are ignored. */
+/* A host record of a process; only spans of a catalogue are used. */
 void request_table_record(struct request_table *t, uint32_t process, const struct record *r);
 /* A few times a second. */
 void request_table_tend(struct request_table *t, uint64_t now_ns);
@@ -120,7 +120,7 @@ const char *request_table_job(const struct request_table *t, const struct reques
  * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
-/* Sums since open, of a job that is at that place; NULL: no such job, or it had no request and no part
- * of one. */
+/* Sums since open of the job at that place; NULL: no such job, or it had neither a request nor a part of
+ * one. */
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job);
