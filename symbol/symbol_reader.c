@@ -1,5 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- * symbol_reader.c - see symbol_reader.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "symbol/symbol_reader.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@ struct request {
 	uint64_t offset, bytes;	  /* of the file; bytes 0: none */
 	uint32_t id_bytes, links; /* as in symbol_source */
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
-	char path[]; /* with its end */
+	char path[]; /* NUL-terminated */
 };
 
 struct answer {
@@ -184,7 +183,6 @@ static int ask(struct symbol_reader *r, struct reader_job *job, const struct sym
 	return reader_queue_call(r->queue, job, r->stop);
 }
 
-/* Builds the index into the file `to`. */
 static int index_into(struct symbol_reader *r, const struct symbol_reader_file *f,
 		      const char *index, int to)
 {

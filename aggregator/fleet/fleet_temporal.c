@@ -111,7 +111,7 @@ static void take_medians(const struct temporal_sample *of, uint32_t n, double *v
 	}
 }
 
-/* No rank has the role any more, because another was learned: ends its finding. */
+/* Ends the finding of a role that no rank has any more, because its ranks now have another one. */
 static void end_role(struct fleet_job *job, struct temporal *t)
 {
 	struct temporal_change c;
@@ -293,7 +293,7 @@ static void report(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 	}
 	qsort(e->finding.ranks, e->finding.rank_count, sizeof(e->finding.ranks[0]), by_number);
 	e->ended = !open;
-	/* the begin identifies the finding, even if that role recovers first */
+	/* the begin time identifies the finding, even if that role recovers first */
 	if (job->uniform)
 		e->begin_unix_ns = job->uniform_begin_unix_ns;
 	if (job->uniform && open &&

@@ -92,8 +92,8 @@ static void unlink_incident(struct incident_set *s, struct incident *gone)
 	s->count--;
 }
 
-/* Which of two incidents to forget, of those with the same state. First the one whose sender, node
- * or job has most; then the one without a finding, with fewer windows, or silent for longer. */
+/* Which of two incidents in the same state to forget. First the one whose sender, node or job has most;
+ * then the one without a finding, with fewer windows, or silent for longer. */
 static bool is_less(const struct incident *a, const struct incident *b)
 {
 	int more = incident_share_compare(a, b);
@@ -269,7 +269,7 @@ static bool touches(const struct run *a, const struct run *b)
 		b->begin_unix_ns - a->end_unix_ns <= thresholds.clock.error_ns);
 }
 
-/* A run without room is dropped: the sums per rank include it. */
+/* A run for which there is no room is dropped; the sums per rank still include it. */
 static void run_take(struct incident *i, struct run r)
 {
 	for (uint32_t k = 0; k < i->run_count;) {
@@ -338,7 +338,7 @@ static double stolen_of(const struct digest *d)
 }
 
 /* The number of flagged steps in a peer window that the node sent when the slowness began: the rank
- * lost little so far. If the slowness goes on, another window follows. 0: not such a window. */
+ * lost little so far. If the slowness continues, another window follows. 0: not such a window. */
 static uint64_t hinted_of(const struct digest *d)
 {
 	double lost_ns = (d->self_ns - d->expected_self_ns) * d->slow.flagged;
@@ -347,7 +347,7 @@ static uint64_t hinted_of(const struct digest *d)
 	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->slow.flagged : 0;
 }
 
-/* The spike of the window; NULL: it has none, or nobody saw what it did. */
+/* The spike of the window; NULL: it has none, or what the process did is not known. */
 static const struct slow_step *slow_step_of(const struct digest *d)
 {
 	const struct slow_step *s = d->slow.spikes && d->excerpt ? &d->excerpt->step : NULL;
@@ -355,8 +355,8 @@ static const struct slow_step *slow_step_of(const struct digest *d)
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
-/* The step of a late request in a process without steps of its own; NULL: it is no such window, or nobody
- * saw what the process did. */
+/* The step of a late request in a process without steps of its own; NULL: it is not such a window, or what
+ * the process did is not known. */
 static const struct slow_step *asked_step_of(const struct digest *d)
 {
 	const struct slow_step *s = d->excerpt && !d->steps ? &d->excerpt->step : NULL;
@@ -479,7 +479,7 @@ static bool is_earlier(const struct incident_set *s, const struct finding_report
 	return !is_new(s, f) && !f->ended;
 }
 
-/* The same trouble, although a new process began to look later and may name fewer ranks. */
+/* Whether both are about the same fault. A new process began to look later and may name fewer ranks. */
 static bool is_like(const struct finding *a, const struct finding *b)
 {
 	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
@@ -545,12 +545,12 @@ static struct finding_report *find_finding(const struct incident_set *s, const s
 }
 
 /* Replaces a finding of this process, or of an earlier one. If it continues the old one, it keeps
- * its begin. */
+ * its begin time. */
 static void replace(const struct incident_set *s, struct finding_report *to,
 		    const struct finding_report *f)
 {
 	const struct finding_report was = *to;
-	/* a rank that recovered and is slow again has a new begin */
+	/* a rank that recovered and is slow again has a new begin time */
 	bool same = !was.ended || was.reported_begin_unix_ns == f->begin_unix_ns;
 	bool carried =
 	    is_earlier(s, &was) || (same && was.reported_begin_unix_ns > was.begin_unix_ns);
@@ -650,8 +650,8 @@ struct newcomer {
 	const struct finding *finding; /* NULL: a window */
 	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
-	bool spikes;		       /* a window of spikes, and of no longer slowness */
-	bool only_waited;	       /* in them, for another rank */
+	bool spikes;		       /* a window of spikes, without longer slowness */
+	bool only_waited;	       /* in the spikes, for another rank */
 	const struct wire_rank *who;   /* of a window */
 	const struct slow_step *spike; /* NULL: not known */
 };
@@ -688,8 +688,8 @@ static uint64_t held_until(const struct finding_report *f)
 	       (uint64_t)thresholds.time.lasting_ns / 2;
 }
 
-/* Whether a finding shows that a rank is still slow or hangs; or an earlier process's finding is
- * the same. */
+/* Whether an open finding shows that a rank is still slow or hangs, or an earlier process reported the
+ * same finding as n. */
 static bool is_held(const struct incident_set *s, const struct incident *i,
 		    const struct newcomer *n)
 {
@@ -728,7 +728,7 @@ static uint64_t fault_end(const struct member *m)
 	return own > accused ? own : accused;
 }
 
-/* The latest end over all ranks; 0: no rank was slow for long, so this is no fault yet. */
+/* The latest end over all ranks; 0: no rank was slow for long, so this is not a fault yet. */
 static uint64_t last_fault_end(const struct incident *i)
 {
 	uint64_t last = 0;
@@ -809,9 +809,9 @@ static bool has_member(const struct incident *i, const struct wire_rank *who)
 	return false;
 }
 
-/* Whether a spike is another one of the incident's, however long ago they were: the same function in the
- * same span. If its function is not known, it is one of its rank's. A rank that waited in a spike
- * belongs to the one that it waited for. */
+/* Whether a spike belongs to the incident's spikes, however long ago those were: it is the same function
+ * in the same span. If its function is not known, the spike belongs to those of its rank. A rank that
+ * waited in a spike belongs to the rank that it waited for. */
 static bool recurs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	const struct incident_spike *about = i->spike_count ? i->spikes : NULL;
@@ -826,7 +826,7 @@ static bool recurs(const struct incident_set *s, const struct incident *i, const
 	return incident_spikes_is_like(n->spike, &about->step);
 }
 
-/* Whether both are spikes, and of other functions. */
+/* Whether both are spikes, but of different functions. */
 static bool differ(const struct incident *a, const struct incident *b)
 {
 	return a->spike_count && b->spike_count && !a->spikes->waits && !b->spikes->waits &&
@@ -864,7 +864,7 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 }
 
 /* The older incident fits better. A window that accuses no rank goes to the incident that requested
- * it or that it continues, else to the nearest. So does a spike that nobody saw. */
+ * it or that it continues, else to the nearest. So does a spike of an unknown function. */
 static bool fits_better(const struct incident *i, const struct incident *best,
 			const struct newcomer *n)
 {

@@ -254,7 +254,7 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 }
 
 /* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
- * no reference, because they hang too. */
+ * not a reference, because they hang too. */
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_ledgers *out)
 {
@@ -280,7 +280,6 @@ static void same_work(struct incident_ledgers *b)
 	ledger_join_configurations(&b->usual);
 }
 
-/* The ledgers of steps of one kind. */
 struct kind_ledgers {
 	uint32_t period;
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */

@@ -8,8 +8,8 @@
  * search starts with the period that has most witnesses, which may still be a layer or a
  * micro-batch. It moves to a longer period if that consists of whole shorter ones plus kernels
  * found nowhere else: an optimizer after several micro-batches, a head after several layers. An
- * evaluation adds only kernels of the training step, so it is not mistaken. If an optimizer and then
- * a wait for the GPU end a period, that period is the step, and nothing is searched.
+ * evaluation adds only kernels of the training step, so it makes no period longer. If an optimizer and
+ * then a wait for the GPU end a period, that period is the step, without a search.
  *
  * Of the features that come once per period, the step is cut where the host pauses longest. Next
  * best is where input is copied in, the GPU was waited for or an optimizer ended; then the feature
@@ -29,9 +29,9 @@
 #include "base/probe.h"
 
 #define WITNESSES_MAX 4096
-/* A longer period is at most so many times as long. */
+/* A longer period is at most this many times as long. */
 #define OUTER_RATIO_MAX 1024
-/* A longer period adds at least so many launches that the shorter one lacks. */
+/* A longer period adds at least this many launches that the shorter one lacks. */
 #define NOVEL_COUNT_MIN 2
 #define CLIMBS_MAX	8
 /* A history of three whole steps has each name three times. If many names occur less often, it may
@@ -41,7 +41,7 @@
 #define PART_LAYERS_MAX 512
 /* Returns of one witness that are examined. */
 #define RETURNS_MAX 4096
-/* Up to so many numbers are sorted by insertion. */
+/* Up to this many numbers are sorted by insertion. */
 #define SORT_FEW_MAX 32
 
 enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
@@ -491,9 +491,9 @@ static bool ends_steps(struct finder *f, const struct witness *w, bool after)
 	return 2 * ends > n;
 }
 
-/* The most frequent witness of steps that an optimizer and then a wait end; NULL: none. Whatever the
- * job does now and then beside them (draws samples, tunes a kernel) makes no longer step, however
- * many kernels of its own that has. */
+/* The most frequent witness of steps that an optimizer and then a wait end; NULL: none. What the
+ * job does only now and then (drawing samples, tuning a kernel) does not make a longer step, however many
+ * kernels of its own it has. */
 static const struct witness *optimizer_choose(struct finder *f)
 {
 	const struct witness *best = NULL;

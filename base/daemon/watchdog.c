@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A signal and not a thread: it also ends a process that cannot start threads any more, and its
- * handler runs on the very thread that hangs. */
+ * The watchdog is a signal, not a thread: it also ends a process that cannot start threads any more,
+ * and its handler runs on the very thread that hangs. */
 #include "base/daemon/watchdog.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Each connection gets its own copy of certificate and key, which GnuTLS frees. So a change of the
- * files never pulls them from under a handshake that has begun. */
+ * files does not affect a handshake that has begun. */
 #include "base/http/http_tls.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static int examine(struct http_tls *t, const struct buf *certificate, const stru
 	return -EINVAL;
 }
 
-/* Replaces what was read before only if the new files are sound. */
+/* Replaces what was read before only if the new files are valid. */
 static int load(struct http_tls *t, char *why, size_t why_bytes)
 {
 	struct buf certificate, key;

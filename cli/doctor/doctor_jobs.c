@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Processes that have libsysom_preload.so in LD_PRELOAD and run without it. glibc's loader has printed
- * a line if there was no such file. Others say nothing: musl's has refused it (preload/refuse_musl.c),
- * and a static program has none. */
+ * a line if there was no such file. The others print nothing: musl's loader refuses the library
+ * (preload/refuse_musl.c), and a static program has no loader. */
 #include <ctype.h>
 #include <dirent.h>
 #include <elf.h>

@@ -11,7 +11,7 @@
 
 #include "base/room.h"
 
-/* Kineto nests five levels. */
+/* Kineto nests five levels deep. */
 #define KINETO_DEPTH_MAX   64u
 #define KINETO_PIECE_BYTES (256u << 10)
 
@@ -82,7 +82,7 @@ struct kineto_reader {
 	unsigned shape_at;
 	struct kineto_event event;
 	struct text category, name, phase;
-	int rc; /* the result */
+	int rc;
 };
 
 static int stop(struct kineto_reader *k, int rc, const char *why)

@@ -20,8 +20,8 @@
  * has one token.
  *
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
- * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; beyond it, the job with most
- * loses the one without an update for longest. REQUEST_ENDED_MAX ended requests. Everything left out is counted. */
+ * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; beyond it, the job with most loses the one
+ * without an update for longest. REQUEST_ENDED_MAX ended requests. Everything left out is counted. */
 #pragma once
 
 #include <stdbool.h>

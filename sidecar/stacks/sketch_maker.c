@@ -19,7 +19,7 @@
 #include "wire/stacks.h"
 
 #define SKETCHES_NICE 19
-/* A due sketch includes ranks that have passed this share of their period. */
+/* When a sketch is due, ranks that have passed this share of their period get one, too. */
 #define TOGETHER 0.9
 
 struct item {
@@ -40,7 +40,7 @@ struct sketch_maker {
 	uint32_t item_count;
 	bool busy;
 	struct sketch_maker_stats stats;
-	atomic_bool ending; /* stop, for what the thread waits for */
+	atomic_bool ending; /* also stops what the thread waits for */
 	/* used only by the thread */
 	struct reader_queue *readers;
 	struct symbol_reader *symbols;
