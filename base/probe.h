@@ -74,7 +74,7 @@ static inline void probe_put(struct probe *t, uint64_t slot)
 		}
 }
 
-/* Memory for so many numbers at once. 0, -ENOMEM. */
+/* Memory for this many numbers at once. 0, -ENOMEM. */
 static inline int probe_room(struct probe *t, uint32_t count)
 {
 	uint32_t room = t->room ? t->room : PROBE_FIRST;

@@ -10,7 +10,7 @@
 /* The kernel truncates deeper kernel stacks (kernel.perf_event_max_stack). */
 #define SAMPLER_KERNEL_FRAME_MAX 127u
 
-/* Blocked time, and samples of processes outside `processes`, are counted over so many slices together:
+/* Blocked time, and samples of processes outside `processes`, are counted over this many slices together:
  * they have many counts, and no step needs finer ones. */
 #define SAMPLER_COARSE_SLICES 10u
 

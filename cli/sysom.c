@@ -181,7 +181,7 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
+/* A command that this word begins or continues, else the nearest one of which half the letters are right. */
 static const char *nearest(const char *word)
 {
 	const char *near = NULL;

@@ -767,7 +767,7 @@ static struct cupti_stream *cupti_find_stream(const struct event_kernel *k)
 }
 
 /* Numbers every kernel that CUPTI delivers, usable or not, in stream order, from 1 each time the
- * kinds go on. A kernel that began before that continues the earlier count. */
+ * kinds continue. A kernel that began before that continues the earlier count. */
 static uint32_t cupti_number(const struct event_kernel *k, bool lossy)
 {
 	uint32_t epoch, ons = __atomic_load_n(&cupti.ons, __ATOMIC_RELAXED);

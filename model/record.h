@@ -49,7 +49,7 @@ enum record_kind {
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
 #define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
 #define RECORD_FLAG_PYTHON    0x0100 /* span: of a catalogue of Python functions */
-#define RECORD_FLAG_CONTINUES 0x0400 /* step's begin: requests of the step before go on in it */
+#define RECORD_FLAG_CONTINUES 0x0400 /* step's begin: requests of the step before continue in it */
 #define RECORD_FLAG_DONE      0x0200 /* span's request: it ends here */
 #define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: of an optimizer, if known */
 

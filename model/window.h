@@ -80,7 +80,7 @@ struct window_step {
 	double expected_self_ns; /* self time */
 	double excess, self_excess;
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
-	/* The kind that it is compared with (kinds.h): one that recurs after so many steps; 0: the
+	/* The kind that it is compared with (kinds.h): one that recurs after this many steps; 0: the
 	 * steps of its phase. */
 	uint32_t period;
 };

@@ -29,7 +29,7 @@
  * earlier. */
 #define PENDING_NS   4000000000ull
 #define STEP_UNKNOWN UINT64_MAX
-/* If a communicator enters nothing for so long, the beat also reports its first unfinished
+/* If a communicator enters nothing for this long, the beat also reports its first unfinished
  * collective. */
 #define STILL_NS 3000000000ull
 

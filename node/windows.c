@@ -31,7 +31,7 @@
 #define PEER_SUSPECT_NS 30000000000ull
 /* A suspicion from the aggregator expires after this time, unless it is renewed. */
 #define SUSPECT_MAX_NS 60000000000ull
-/* A suspect's flag counts for so long: steps are judged up to two seconds after their end. */
+/* A suspect's flag counts for this long: steps are judged up to two seconds after their end. */
 #define SUSPECT_NS 5000000000ull
 /* The device runs at most so far behind the host. */
 #define DEVICE_BEHIND_NS 60000000000ull

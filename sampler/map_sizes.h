@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* If the maps do not fit after so many halvings, the locked-memory limit is too small. */
+/* If the maps do not fit after this many halvings, the locked-memory limit is too small. */
 #define MAP_SIZES_HALVINGS 4u
 
 struct map_sizes {
@@ -18,6 +18,6 @@ struct map_sizes {
 };
 
 /* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz during one
- * drain of 5 s, each with its own count, within LIMIT_SAMPLER_COUNTS. Halved so many times if the
+ * drain of 5 s, each with its own count, within LIMIT_SAMPLER_COUNTS. Halved this many times if the
  * kernel grants less locked memory (before Linux 5.11). */
 void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint32_t halvings);

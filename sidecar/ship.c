@@ -114,7 +114,7 @@ static void find_unfinished(const struct process *p, double latency_ns, struct j
 		join_unfinished(p->join, last > before ? last - before : 0, out);
 }
 
-/* When the steps stopped, if long enough ago that unfinished work explains it; 0: they go on. */
+/* When the steps stopped, if long enough ago that unfinished work explains it; 0: they continue. */
 static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 				struct beat_unfinished *out, uint64_t now_ns)
 {

@@ -4,7 +4,7 @@
  * lane (thread or stream), else the last one with its kind and name. A mask names the fields that
  * differ; a row as predicted takes one zero byte and two times. Times are noise around a running
  * mean per context, so we store their bit length (which zstd packs) and their bits (which nothing
- * packs). The launch time of a device row is the begin of the host row with its correlation, if
+ * packs). The launch time of a device row is the start of the host row with its correlation, if
  * that row is in the block. Plain delta columns need 3.7 bytes per row for the same stream, and
  * handling their zeros costs time too. */
 #include "wire/columns.h"

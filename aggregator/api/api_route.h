@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/metrics/otlp_export.h"
 
-/* A body has at most so many bytes. */
+/* A body has at most this many bytes. */
 #define API_ANSWER_BYTES (2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES)
 
 /* Counters, for /metrics. */

@@ -3,7 +3,7 @@
  *   POST /api/v1/symbols/needed, POST /api/v1/symbols/uploads, POST /api/v1/symbolize (JSON),
  *   PUT /api/v1/symbols/uploads/SESSION?offset=N (bytes), GET and DELETE of the same.
  * A worker thread does what a disk may delay, while the connection is suspended; the rest of the
- * API goes on.
+ * API continues.
  * Trust: clients are hostile. Bodies are bounded before they are read, and chunks go to the file as
  * they come. POST needs application/json and PUT application/octet-stream: a browser sends these
  * for another site's page only after asking the server, and this server never agrees.

@@ -17,11 +17,11 @@
 #define SUSPECT_NS	 40000000000ull
 #define HOLD_BEFORE_NS	 20000000000ull
 #define HOLD_AFTER_NS	 120000000000ull
-#define STRETCH_NS	 10000000000ull /* of a window, while the fault goes on */
+#define STRETCH_NS	 10000000000ull /* of a window, while the fault continues */
 #define HANG_STRETCH_NS	 20000000000ull
 #define WAIT_NS		 30000000000ull /* until a starting job's peers are known */
 #define WAITS_NS	 3000000000ull	/* until the windows of the other ranks are here */
-#define WAITS_GAP_NS	 10000000000ull /* slowness that comes again within this goes on */
+#define WAITS_GAP_NS	 10000000000ull /* slowness that comes again within this continues */
 #define BRIEF_STEPS	 2u
 #define BRIEF_NS	 1e9
 #define PEERS		 2u
@@ -336,7 +336,7 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 }
 
 /* A host that was late once. Its peers' windows would explain nothing, and would cost their hosts
- * more than the delay did. If it goes on, the next window asks. */
+ * more than the delay did. If it continues, the next window asks. */
 static bool is_brief(const struct digest *d)
 {
 	return d->reason == WINDOW_SELF && d->slow.flagged && d->slow.flagged <= BRIEF_STEPS &&

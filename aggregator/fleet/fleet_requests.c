@@ -21,7 +21,7 @@
 #define RECENT_MAX  64u
 #define PERIOD_NS   60000000000ull   /* of one of the two histograms */
 #define TOGETHER_NS 5000000000ull    /* violations so close together are one occurrence */
-#define QUIET_NS    600000000000ull  /* a group without a new request for so long has ended */
+#define QUIET_NS    600000000000ull  /* a group without a new request for this long has ended */
 #define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as now */
 
 struct of_node {

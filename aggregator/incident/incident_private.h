@@ -116,7 +116,7 @@ struct anomaly {
 };
 
 /* Slow steps of one rank in a row, without healthy ones between: from windows that touch in time.
- * (An anomaly goes on over seconds of healthy steps.) */
+ * (An anomaly continues over seconds of healthy steps.) */
 struct run {
 	uint64_t member; /* incident_member_key() */
 	uint64_t begin_unix_ns, end_unix_ns;

@@ -49,7 +49,7 @@ struct diagnosis_rank {
 	int32_t rank;
 	const char *node;
 	uint32_t steps; /* 0: only signals or settings are known */
-	/* its steps are of a kind that recurs after so many (kinds.h); 0: of the usual one, or of
+	/* its steps are of a kind that recurs after this many (kinds.h); 0: of the usual one, or of
 	 * several */
 	uint32_t period;
 	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;

@@ -21,7 +21,7 @@
 #include "model/window.h"
 
 #define CROSS_ROW_WAIT_NS 7500000000ull /* one and a half beat periods */
-/* without a beat for so long, a member no longer holds up rows */
+/* without a beat for this long, a member no longer holds up rows */
 #define CROSS_ALIVE_NS	 12000000000ull
 #define CROSS_SETTLE_NS	 6000000000ull /* how long to wait for more ranks of a starting job */
 #define CROSS_REFRESH_NS 10000000000ull
@@ -61,7 +61,7 @@ void cross_forget_node(struct cross *c, uint32_t node);
 /* A rank's part of a beat. offset_ns: the node's CLOCK_REALTIME minus its CLOCK_MONOTONIC. */
 void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		uint64_t now_ns);
-/* The number of ranks in the job, 0: not known. Once so many have a role, cross waits for no
+/* The number of ranks in the job, 0: not known. Once this many have a role, cross waits for no
  * more. */
 void cross_expect(struct cross *c, uint32_t ranks);
 /* Call about once a second: settles collectives and compares complete rows. */

@@ -55,7 +55,7 @@ struct cross_instance {
 	struct cross_entry *entries;
 	uint32_t count, room, expected;
 	uint32_t seen;	/* ranks that reported it, sampled or not */
-	uint32_t parts; /* it samples one of so many parts of its ranks; 1: all */
+	uint32_t parts; /* it samples one of this many parts of its ranks; 1: all */
 	bool settled, weak;
 };
 

@@ -10,7 +10,7 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* If half of so many steps are out, it is an anomaly, and not a step here and there. */
+/* If half of this many steps are out, it is an anomaly, and not a step here and there. */
 #define RUN_STEPS 16
 
 struct judge {

@@ -14,8 +14,8 @@
 #include "analysis/steps/steps.h"
 
 #define JUDGE_MODELS 16u  /* phases and graph buckets of one rank with a model each */
-#define JUDGE_HOLD   64u  /* an anomaly's thresholds stay in force for so many healthy steps */
-#define JUDGE_PERIOD 128u /* a drift must show in the median self time of so many steps */
+#define JUDGE_HOLD   64u  /* an anomaly's thresholds stay in force for this many healthy steps */
+#define JUDGE_PERIOD 128u /* a drift must show in the median self time of this many steps */
 
 struct judge_config {
 	struct roofline_config roofline;

@@ -10,7 +10,7 @@
  * Each moment of a step is charged to exactly one account.
  * - While the GPU works: to a compute kernel before a copy before a collective, so a collective gets
  *   only its exposed time. If two kernels of one kind overlap, to the one that began first.
- * - While the GPU idles: the time from a launch to the begin of its kernel is LEDGER_QUEUED. The
+ * - While the GPU idles: the time from a launch to the start of its kernel is LEDGER_QUEUED. The
  *   time before the launch is charged to what the launch thread did. If that thread waited for
  *   another known thread, it is charged to what the other one did. Time that nothing recorded is
  *   LEDGER_UNOBSERVED.

@@ -60,8 +60,8 @@ void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
 /* The expected time; 0: nothing was fitted. Between the sizes of two regimes it is not known where
- * the one gives way to the other: time goes straight from the end of the one to the begin of the
- * other. Beyond the largest size the last regime goes on. */
+ * the one gives way to the other: time goes straight from the end of the one to the start of the
+ * other. Beyond the largest size the last regime continues. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its

@@ -40,6 +40,6 @@ void block_noise_add(struct block_noise *no, uint32_t scale, double difference);
  * count is worth. known: the values that will be judged are the ones added, so a lighter tail is
  * assumed for few blocks. */
 void block_noise_renew(struct block_noise *no, const double *blocks, bool known);
-/* Standard deviation of the mean of so many values; with heavy tails, that of the Gaussian with the
+/* Standard deviation of the mean of this many values; with heavy tails, that of the Gaussian with the
  * same reach. *from: the scale that it was derived from. 0: not known yet. */
 double block_noise_of(const struct block_noise *no, uint32_t length, uint32_t *from);

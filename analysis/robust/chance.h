@@ -10,7 +10,7 @@
 /* P(|Z| > z) of a standard normal, erfc(z / sqrt 2): Abramowitz and Stegun, Handbook of
  * Mathematical Functions, 26.2.29. NAN of NAN. */
 double chance_beyond(double z);
-/* The z and t with P(Z > z), P(T > t) = chance, at most 0.5; t of so many degrees of freedom, at
+/* The z and t with P(Z > z), P(T > t) = chance, at most 0.5; t of this many degrees of freedom, at
  * least 1. 0 to 12, 0 to 1000; by bisection of 26.2.29, and of 26.7.3 and 26.7.4. */
 double chance_normal(double chance);
 double chance_student(double chance, uint32_t freedom);

@@ -209,7 +209,7 @@ static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t boun
 	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
 }
 
-/* A kernel of the rank's own has not ended for so long, and the rank makes no progress. */
+/* A kernel of the rank's own has not ended for this long, and the rank makes no progress. */
 static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
 {
 	int64_t launch = here(s, s->unfinished.launch_ns);

@@ -22,7 +22,7 @@
 #define ROW_STEPS_MAX 64u
 #define FLAGS	      128u
 #define SKEW_ROWS     256u  /* latest rows, in which uneven work is looked for */
-#define ROW_TIMES     2048u /* rows whose end times are kept, for the begin of a flag */
+#define ROW_TIMES     2048u /* rows whose end times are kept, for the start of a flag */
 
 struct peer_step {
 	uint64_t end_ns;

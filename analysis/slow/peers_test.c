@@ -16,7 +16,7 @@
 
 /* With fewer pushes before a window, there is no past. */
 #define PAST_LEAST 10u
-/* The past is at most so many times as long as the window. */
+/* The past is at most this many times as long as the window. */
 #define PAST_TIMES 4u
 
 struct split {
@@ -190,7 +190,7 @@ static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 	return n;
 }
 
-/* The smallest excess that a window of so many steps can show, as a part of the step. A shorter
+/* The smallest excess that a window of this many steps can show, as a part of the step. A shorter
  * excess may be a burst that healthy ranks have. A long window may report a thousandth of a
  * step. */
 static double floor_of(enum peers_measure q, double steps)

@@ -639,7 +639,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	k->total_ns += (double)s->latency_ns;
 	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
 		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
-	/* A stretch goes on over steps that are missing, as after a switch of tracing. Without them its
+	/* A stretch continues over steps that are missing, as after a switch of tracing. Without them its
 	 * rest would be a second stretch, and found a kind with the first. */
 	if (k->is_open && k->open.last + 1 != k->next)
 		close_stretch(k);

@@ -34,7 +34,7 @@ struct kinds_config {
 	/* By how much an occurrence may miss its place, as a share of the distance, because the
 	 * number of steps found in an evaluation varies. Distances below 32 must be exact. */
 	double jitter_share;
-	uint32_t miss_max; /* the kind ends after so many consecutive missing occurrences */
+	uint32_t miss_max; /* the kind ends after this many consecutive missing occurrences */
 };
 void kinds_config_default(struct kinds_config *c);
 

@@ -18,7 +18,7 @@
 
 /* Largest number of names per step; more are counted under name 0. A power of two. */
 #define NAMES_MAX 4096
-/* names are untrusted: one that finds no place after so many tries is left out */
+/* names are untrusted: one that finds no place after this many tries is left out */
 #define NAMES_LOOK 64u
 /* Prefetch distance in launches: device records are scattered in the pool. */
 #define GATHER_AHEAD 4

@@ -38,7 +38,7 @@ struct config_key {
 	}
 
 enum config_result {
-	CONFIG_RUN = 0,	     /* the program goes on */
+	CONFIG_RUN = 0,	     /* the program continues */
 	CONFIG_EXIT_OK = 1,  /* --help, --version, --print-config, or --check-config of a valid
 			       * file */
 	CONFIG_EXIT_BAD = 2, /* the message is already on standard error; exit with 2 */

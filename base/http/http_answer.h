@@ -16,7 +16,7 @@ struct http_answer {
 	char change[HTTP_CHANGE_BYTES];
 };
 
-/* The body has at most so many bytes. */
+/* The body has at most this many bytes. */
 void http_answer_init(struct http_answer *a, size_t max_bytes);
 /* Replaces the body by {"error":why}. */
 void http_answer_error(struct http_answer *a, unsigned status, const char *why);

@@ -14,7 +14,7 @@
 
 #define HTTP_TOKENS_MAX	       1024u /* one per user, node and tool of a large site */
 #define HTTP_TOKENS_FILE_BYTES (256u << 10)
-/* A token without a digest has so many characters. Guessing one of 24 random ones is hopeless. */
+/* A token without a digest has this many characters. Guessing one of 24 random ones is hopeless. */
 #define HTTP_TOKEN_MIN 24u
 #define HTTP_TOKEN_MAX 512u
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A character has at most so many bytes. A NUL ends a malformed one, so this is also what to pass
+/* A character has at most this many bytes. A NUL ends a malformed one, so this is also what to pass
  * as `bytes` for a NUL-terminated text. */
 #define UTF8_BYTES 4u
 

@@ -248,7 +248,7 @@ static void become_sysom(const struct verdict *v, int log)
 	_exit(127);
 }
 
-/* Reads what the program says of itself until it closes it, for so long at most. */
+/* Reads what the program says of itself until it closes it, for this long at most. */
 static size_t read_log(int fd, char *text, size_t room, int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -275,7 +275,7 @@ static size_t read_log(int fd, char *text, size_t room, int timeout_ms)
 	return n;
 }
 
-/* Runs it and waits, for so long at most. What it says of itself is one line of the log. */
+/* Runs it and waits, for this long at most. What it says of itself is one line of the log. */
 static void print_verdict(const struct verdict *v)
 {
 	int log[2], limit_ms = (int)(set.wait_s + GRACE_S) * 1000, status = 0;

@@ -38,7 +38,7 @@ struct request_config {
 	uint64_t ttft_ns, tpot_ns; /* the objectives */
 	/* time until the records of other processes have arrived, before a request is judged */
 	uint64_t settle_ns;
-	uint64_t silent_ns; /* an open request without an update for so long is lost */
+	uint64_t silent_ns; /* an open request without an update for this long is lost */
 };
 void request_config_default(struct request_config *c);
 

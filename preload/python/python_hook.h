@@ -28,7 +28,7 @@ struct python_hook {
 struct python_hook *python_hook_add(struct py_object *key, struct py_object *code,
 				    const struct span_row *row);
 struct python_hook *python_hook_find(const struct py_object *key);
-/* A call begins or goes on (resumed), and ends or pauses; returned: NULL if there is no result. */
+/* A call begins or continues (resumed), and ends or pauses; returned: NULL if there is no result. */
 void python_hook_begin(const struct python_hook *h, const struct python_arguments *a, bool resumed);
 void python_hook_end(const struct python_hook *h, struct py_object *returned, bool paused);
 /* A span without a hook: the collector's. */

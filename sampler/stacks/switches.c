@@ -184,7 +184,7 @@ static void split(const struct sampler_switch *r, uint64_t out_ns, uint64_t ns[S
 	ns[SAMPLER_SWITCH_WOKEN] += r->in_ns - until_ns;
 }
 
-/* Finds the begin of the part not reported yet. True: an earlier part was reported. */
+/* Finds the start of the part not reported yet. True: an earlier part was reported. */
 static bool cut(struct recorded *t, const struct sampler_switch *r, uint64_t *out_ns)
 {
 	bool known = t->open_out_ns && t->open_out_ns == r->out_ns;

@@ -344,7 +344,7 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 
 /* ---- tables ---- */
 
-/* First and last of the table's rows on each page, and the rule at the begin of the page. */
+/* First and last of the table's rows on each page, and the rule at the start of the page. */
 struct page_rows {
 	uint32_t page, first, end;
 	uint32_t carried; /* the row in effect at the page's first byte; UINT32_MAX: none */

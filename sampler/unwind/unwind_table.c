@@ -413,7 +413,7 @@ static void cut_plt(const struct build *b, struct unwind_table *t, uint64_t from
 	}
 }
 
-/* Adds one function's rows up to `end`, which may be the begin of an overlapping function. */
+/* Adds one function's rows up to `end`, which may be the start of an overlapping function. */
 static void string_fde(struct build *b, struct unwind_table *t, const struct fde *f, uint64_t end)
 {
 	for (uint32_t i = 0; i < f->count; i++) {

@@ -195,7 +195,7 @@ static void note_fault(struct symbol_offer *o, enum stage stage, const char *why
 		log_info("symbols", "http=%s effect=\"symbol files are uploaded again\"", o->url);
 }
 
-/* 409 is an offset to go on from, 0 no answer. */
+/* 409 is an offset to continue from, 0 no answer. */
 static void judge(struct symbol_offer *o, enum stage stage, long status, const char *without,
 		  const json_t *answer)
 {
