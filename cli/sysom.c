@@ -181,7 +181,8 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* A command that this word begins or continues, else the nearest one of which half the letters are right. */
+/* A command that begins with this word, or that this word begins with; else the nearest one, if half of its
+ * letters are right. */
 static const char *nearest(const char *word)
 {
 	const char *near = NULL;
