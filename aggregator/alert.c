@@ -215,7 +215,7 @@ void alert_push(struct alert *a, const json_t *incident)
 	if (!*id || strlen(id) >= ID_BYTES)
 		return;
 	if (!strcmp(jsonget_text(incident, "symptom"),
-		    "transient")) { /* it is no incident any more */
+		    "transient")) { /* it is not an incident any more */
 		alert_resolve(a, id, clock_realtime_ns());
 		return;
 	}

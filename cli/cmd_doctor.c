@@ -97,7 +97,7 @@ static void check_attach_socket(struct doctor *d)
 		doctor_add(d, "attach socket", DOCTOR_FAIL,
 			   "remove it: a job uses a socket only if root or the job's user owns it",
 			   "%s belongs to uid %u%s", path, (unsigned)st.st_uid,
-			   S_ISSOCK(st.st_mode) ? "" : " and is no socket");
+			   S_ISSOCK(st.st_mode) ? "" : " and is not a socket");
 		return;
 	}
 	if (!r)

@@ -53,7 +53,7 @@ const char *commands_window_ranks(const json_t *incident);
 void commands_add_requests(const struct client *c, json_t *in);
 /* Prints a job's kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
-/* The incident with this id ("last": the newest that is no transient, of --job where given), owned by the
+/* The incident with this id ("last": the newest that is not a transient, of --job if given), owned by the
  * caller; or NULL. id: 1 to 32 hexadecimal digits. */
 int commands_incident(const struct options *o, const struct client *c, const char *id,
 		      json_t **out);

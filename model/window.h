@@ -70,7 +70,7 @@ const char *window_reason_name(unsigned reason); /* "self", ...; "unknown": no s
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* of no kind, and longer than any step before */
-/* a single one counts, and is no transient (judge_verdict.spike) */
+/* a single one counts, and is not a transient (judge_verdict.spike) */
 #define WINDOW_STEP_SPIKE 0x2000
 #define WINDOW_STEP_CUT	  0x1000 /* some of its records had no room, or are no longer stored */
 
@@ -99,7 +99,7 @@ enum beat_unfinished_kind {
 	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; the kernel is unknown */
 	/* The GPU has nothing to do. What the launch thread has been blocked in since launch_ns: */
 	BEAT_UNFINISHED_HOST = 4, /* a collective on the CPU: it waits for other ranks */
-	BEAT_UNFINISHED_HELD = 5, /* something else that is no wait for requests */
+	BEAT_UNFINISHED_HELD = 5, /* something else that is not a wait for requests */
 };
 struct beat_unfinished {
 	uint32_t kind;

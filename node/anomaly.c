@@ -73,7 +73,7 @@ static const struct window_step *earlier(const struct anomaly *a, uint32_t steps
 
 /* How many steps before the first flagged one the window starts: enough to hold margin_steps healthy ones.
  * A step is healthy if it is nearer to its expected time than to the flagged step. A small slowdown is
- * flagged late, so the steps just before the flag may be slow too and are no reference. */
+ * flagged late, so the steps just before the flag may be slow too and are not a reference. */
 static uint32_t margin_of(const struct anomaly *a, const struct window_step *first)
 {
 	uint32_t margin = a->config.margin_steps, count = a->history_count, healthy = 0;

@@ -5,7 +5,7 @@
  * of them were late. No job's thread delays them, and an interrupt on one CPU does not count. This
  * finds time that a hypervisor takes and /proc/stat omits. Otherwise there is one ordinary thread. If it is
  * late by more than CANARY_LATE_NS, all CPUs were busy or the machine stood still; steps of that
- * time are no evidence against a rank. Owns: the threads. Threads: any may call. */
+ * time are not evidence against a rank. Owns: the threads. Threads: any may call. */
 #pragma once
 
 #include <stdbool.h>

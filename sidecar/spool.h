@@ -34,7 +34,7 @@ struct spool_stats {
 struct spool; /* opaque */
 /* Identifies this boot of the machine; 0 if the kernel does not say. */
 uint32_t spool_boot(void);
-/* Takes over the files of an earlier run. An unusable directory is no error: see disk_error. */
+/* Takes over the files of an earlier run. An unusable directory is not an error: see disk_error. */
 int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_ns);
 void spool_close(struct spool *s); /* keeps the files; messages in memory only are lost */
 /* Copies data. 0 on disk; 1 in memory; -EMSGSIZE, -ENOSPC (no room in memory either: counted). */

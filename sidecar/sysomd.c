@@ -566,7 +566,8 @@ static void open_offer(struct node *n)
 			       "uplink.http";
 	err = *n->offer_why ? 0 : symbol_offer_open(&n->offer, &c);
 	if (err)
-		n->offer_why = err == -EINVAL ? "uplink.http is no URL of HTTP" : strerror(-err);
+		n->offer_why = err == -EINVAL ? "uplink.http is not an http:// or https:// URL"
+					      : strerror(-err);
 	if (*n->offer_why)
 		log_warn("symbols",
 			 "http=%s why=\"%s\" effect=\"symbol files are not uploaded, so functions "

@@ -419,7 +419,7 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 }
 
 /* Whether no rank lost more than a host that is late for some steps, or more than a few steps'
- * time. That is no incident, however certain the finding. A drift lasts; its window shows only some
+ * time. That is not an incident, however certain the finding. A drift lasts; its window shows only some
  * of its steps. */
 static bool lost_little(const struct incident *i)
 {
@@ -518,7 +518,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		    (!accused || m->accused.ns > accused->accused.ns))
 			accused = m;
 	}
-	/* a transient is no fault beside what the comparison of ranks found */
+	/* a transient is not a fault beside what the comparison of ranks found */
 	if (accused && j->reason == WINDOW_SELF && is_transient(i))
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))

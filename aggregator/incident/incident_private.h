@@ -91,7 +91,7 @@ struct accused {
 struct own_time {
 	uint64_t begin_unix_ns, end_unix_ns; /* of these windows */
 	uint64_t itself_end_unix_ns;	     /* of those in which nothing was stolen */
-	uint64_t slow_end_unix_ns;	     /* of these, those that are no transients */
+	uint64_t slow_end_unix_ns;	     /* of these, those that are not transients */
 	double stolen_ns; /* slow, but the hypervisor took the CPU: not in slow_ns */
 };
 
@@ -244,7 +244,7 @@ uint64_t incident_spikes(const struct incident *i, const struct member *m, doubl
 /* Of requests: the longest slow step in which a process without steps worked, and did not wait; NULL: none
  * is known. */
 const struct slow_step *incident_spikes_of_request(const struct incident *i);
-/* It has a run that is no transient. */
+/* It has a run that is not a transient. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
 			   uint32_t job_ranks);

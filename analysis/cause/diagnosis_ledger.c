@@ -4,7 +4,7 @@
  * own. They explain the accounts that they can lengthen, up to that time and up to the excess;
  * events that are only counted have no time and explain a whole account. The rest of an account
  * goes to its default cause. So the times of all causes add up to the excess, and a signal that
- * lengthens no account is no cause. */
+ * lengthens no account is not a cause. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -638,7 +638,7 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		v->past = who->usual_is_own;
 	} else if (!hang && !who->period) {
 		/* The last steps before a hang were healthy. Medians are of the usual steps, so they
-		 * are no reference for a kind. */
+		 * are not a reference for a kind. */
 		figure_rows(v);
 		if (!v->has_ledger)
 			sum_kinds(v);

@@ -108,7 +108,7 @@ struct choice {
 	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
 	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
-	 * expected latency are no reference. */
+	 * expected latency are not a reference. */
 	double healthy_max_ns;
 };
 
@@ -348,7 +348,7 @@ static struct choice choose(const struct window *w)
 }
 
 /* Compares like with like: a window may hold training and evaluation. If some healthy steps launch as
- * much as the slow ones, the others are no reference. */
+ * much as the slow ones, the others are not a reference. */
 static void compare_alike(const struct window *w, struct choice *c)
 {
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);

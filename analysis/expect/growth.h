@@ -8,7 +8,7 @@
  * phase (struct step) that was usual before. Without such a level (inference, sequences that change
  * the number of launches) nothing is reported. A usual step ends a change. So evaluations are not
  * reported, however often they occur, unless one lasts for GROWTH_STEPS steps. After GROWTH_STEPS
- * steps the new steps are usual, and a return to the old ones is no change.
+ * steps the new steps are usual, and a return to the old ones is not a change.
  *
  * Longer sequences are larger launches of the same kernels, or as many launches of other kernels
  * that have more thread blocks. Blocks explain time, so these are not reported.

@@ -924,7 +924,7 @@ static double reach_of(const struct roofline_fit *f, const float *work, double e
 	if (!beyond)
 		return 1;
 	growth *= growth * roofline_fit_predict(f, edge).expected_ns / expected_ns;
-	/* as floats: what the rounding of two equal times leaves is no reach */
+	/* as floats: what the rounding of two equal times leaves is not a reach */
 	return fminf(fmaxf(1, (float)growth), REACH_MAX);
 }
 

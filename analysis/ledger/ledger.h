@@ -214,5 +214,5 @@ uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *referen
  * configuration for each length of the input. */
 bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r);
 /* How many of the first rows together explain this share of the whole excess (0.8: 80%); 0: there
- * is no excess. */
+ * is not an excess. */
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share);

@@ -2,7 +2,7 @@
  * local_peers.h - find slow ranks among those of one job and role on this node, immediately and
  * without the aggregator. All ranks share one clock. Steps of synchronous ranks are matched by
  * their ends, which lie within half a step of each other. Only steps of similar work are
- * compared (launches and work vector within 2%), because uneven batches are no fault. Each value
+ * compared (launches and work vector within 2%), because uneven batches are not a fault. Each value
  * is the median of 2^n steps, so that analysis/slow/peers judges at most 25 rows a second. Owns:
  * its memory.  Threads: one caller. Pure but for that: time comes with the steps. */
 #pragma once

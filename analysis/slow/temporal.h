@@ -7,7 +7,7 @@
  * against three earlier runs or more. The noise is four robust standard deviations between samples
  * of the reference, or twice the spread between earlier runs if that is larger. The ranks' self
  * times must have risen too; otherwise six samples are needed, without a suspect. Samples of a role
- * that is slower, has a suspect, or whose steps were flagged are no reference. Against the run's
+ * that is slower, has a suspect, or whose steps were flagged are not a reference. Against the run's
  * own past the roofline's expectation has to agree: steps that have more work are expected to take
  * longer. The change begins with the first sample of the unbroken stretch above half the threshold.
  *

@@ -389,7 +389,7 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 }
 
 /* The kind that is due at this step; NULL: none. The step must add at least half of what the kind adds
- * to its part, so that a small delay is no occurrence. What the step adds to other parts does not
+ * to its part, so that a small delay is not an occurrence. What the step adds to other parts does not
  * matter: the ranks wait for the one whose checkpoint takes longest. If several kinds are due, those
  * that add a similar time come first, and of these the one with the most occurrences. Two unrelated
  * slow steps may look like a kind, and a kind may look like others of two or three times its

@@ -22,7 +22,7 @@
 
 struct kinds_config {
 	/* By how much two occurrences of a kind may differ in time while few are known. Smaller: a
-	 * checkpoint on busy storage is no kind. Larger: unrelated slow steps become one. */
+	 * checkpoint on busy storage is not a kind. Larger: unrelated slow steps become one. */
 	double alike_ratio;
 	/* An occurrence has grown if its extra time is more than the usual one times
 	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of

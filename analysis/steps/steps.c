@@ -451,7 +451,7 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->early_look = thresholds.count.some;
 	early_restart(s, s->open_first);
 	s->before_name = s->before_full = 0;
-	/* In a first step the first cut may come at once, because what lies before it is no whole
+	/* In a first step the first cut may come at once, because what lies before it is not a whole
 	 * step. */
 	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
 	s->follow = s->open_first;

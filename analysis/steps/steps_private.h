@@ -89,7 +89,7 @@ struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
 	uint32_t rule_count;   /* 0: no pattern */
 	uint64_t launches;     /* median per step */
-	uint64_t launches_min; /* a match nearer to the last cut is no cut */
+	uint64_t launches_min; /* a match nearer to the last cut is not a cut */
 	uint64_t period_ns;
 	uint32_t rare_apart; /* far: items per step, those that are not rare included */
 	bool far; /* found among rare launches: it counts only those and cuts only at those */

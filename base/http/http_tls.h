@@ -11,7 +11,7 @@
 struct http_tls;
 
 /* Paths of PEM files, borrowed. -EINVAL and the like with the reason in `why`. An expired
- * certificate is no error here: clients refuse it, and the daemon's other work must continue. */
+ * certificate is not an error here: clients refuse it, and the daemon's other work must continue. */
 int http_tls_open(struct http_tls **out, const char *certificate, const char *key, char *why,
 		  size_t why_bytes);
 void http_tls_close(struct http_tls *t); /* NULL is a no-op */

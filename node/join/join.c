@@ -640,7 +640,7 @@ static bool span_drop_oldest(struct join *j, struct join_lane *lane)
 	return false;
 }
 
-/* The thread ends. A function that has not returned is no mistake. */
+/* The thread ends. A function that has not returned is not a mistake. */
 static void span_drop_all(struct join *j, struct join_lane *lane)
 {
 	while (span_drop_oldest(j, lane))

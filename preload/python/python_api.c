@@ -103,7 +103,7 @@ bool python_api_here(void)
 {
 	void *running = api_running_state();
 
-	/* PyGILState_Check is no answer: once there are several interpreters it always says yes. */
+	/* PyGILState_Check is not an answer: once there are several interpreters it always says yes. */
 	if (!running || running != python_api.PyGILState_GetThisThreadState() ||
 	    python_api.PyInterpreterState_Get() != python_api.PyInterpreterState_Main())
 		return false;

@@ -8,7 +8,7 @@
 #include "preload/python/python_api.h"
 #include "preload/tracer.h"
 
-#define VALUE_MAX 1e15 /* more is no count of tokens */
+#define VALUE_MAX 1e15 /* more is not a count of tokens */
 
 /* ---- from the table's text to names ---- */
 

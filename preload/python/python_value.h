@@ -36,7 +36,7 @@ struct python_request {
 /* Fills at most `max` terms from the row; code gives the names of arguments. Returns their count. */
 unsigned python_value_prepare(struct python_value *v, unsigned max, const struct span_row *row,
 			      struct py_object *code);
-/* The term's number. What is no count is counted as SPAN_VALUE, and is -1. */
+/* The term's number. What is not a count is counted as SPAN_VALUE, and is -1. */
 float python_value_number(const struct python_value *v, const struct python_arguments *a,
 			  struct py_object *returned);
 /* The hash of the id, the same for the same id in every process; 0: none. */

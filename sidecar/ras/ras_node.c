@@ -172,7 +172,7 @@ static void on_answer(void *arg, uint32_t events)
 		r->stats.slow++;
 	} else {
 		r->stats.bad++;
-		log_warn("ras", "the answer of port %llu is no status of NCCL: %s",
+		log_warn("ras", "the answer of port %llu is not a status of NCCL: %s",
 			 (unsigned long long)n->settings.ras_port,
 			 strerror(j->err ? -j->err : EBADMSG));
 	}

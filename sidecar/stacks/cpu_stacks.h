@@ -29,7 +29,7 @@ struct cpu_stacks_stats {
 	uint64_t neighbours_lost;	      /* their rows that found no room */
 };
 
-/* Missing rights or BPF are no error: the sampler then has SAMPLER_OFF and a reason. Borrows both
+/* Missing rights or BPF are not an error: the sampler then has SAMPLER_OFF and a reason. Borrows both
  * until the close. */
 int cpu_stacks_open(struct cpu_stacks **out, const struct settings *set, struct reader *reader);
 void cpu_stacks_close(struct cpu_stacks *s);

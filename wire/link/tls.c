@@ -695,7 +695,7 @@ int tls_session_open(struct tls_session **out, struct tls *t, const char *peer)
 	gnutls_handshake_set_max_packet_length(s->session, TLS_HANDSHAKE_BYTES);
 	if (t->side == TLS_AGGREGATOR)
 		gnutls_certificate_server_set_request(s->session, GNUTLS_CERT_REQUIRE);
-	/* an address is no server name in the sense of TLS */
+	/* an address is not a server name in the sense of TLS */
 	else if (peer && !http_address_is_ip(peer))
 		gnutls_server_name_set(s->session, GNUTLS_NAME_DNS, peer, strlen(peer));
 	*out = s;

@@ -54,7 +54,7 @@ struct tls_facts {
 /* name: one that our certificate has to have, NULL: any. 0, or -errno with the reason in `why`. */
 int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
 	     char *why, size_t why_bytes);
-/* Of a node. Files that are not usable yet are no error: they are logged and looked at again, and until
+/* Of a node. Files that are not usable yet are not an error: they are logged and looked at again, and until
  * then there are no sessions (-ENOENT). 0, -ENOMEM. */
 int tls_open_later(struct tls **out, const struct tls_files *files, const char *name);
 void tls_close(struct tls *t); /* NULL is a no-op; no session may be left */

@@ -26,7 +26,7 @@ struct tls_settings {
 		"allow plain TCP between nodes and aggregator beyond this machine, where anybody " \
 		"can read and forge messages")
 
-/* For a config_check_fn. key: the setting with the url; "" is no url. 0, or -EINVAL with `why`. */
+/* For a config_check_fn. key: the setting with the url; "" is not a url. 0, or -EINVAL with `why`. */
 int tls_settings_check(const struct tls_settings *s, const char *key, const char *url, char *why,
 		       size_t why_bytes);
 static inline bool tls_settings_on(const struct tls_settings *s)
