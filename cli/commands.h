@@ -49,7 +49,7 @@ bool commands_html_name(const char *what, const char *path);
 /* The ranks that the incident has windows of: "0-7", or "none". */
 const char *commands_window_ranks(const json_t *incident);
 /* Sets "requests" of an incident: those that missed an objective and that it counts, or whose slow step
- * is in its time. Empty from an older aggregator, and of a job that serves none. */
+ * is in its time. Empty from an older aggregator, and for a job that serves no requests. */
 void commands_add_requests(const struct client *c, json_t *in);
 /* Prints a job's kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);

@@ -7,7 +7,7 @@
  *    +- members[]                   one per rank: sums of its windows, never the windows
  *    |   +- steps                   its slow steps and what they lost
  *    |   +- sent                    counts of its windows and losses
- *    |   +- median                  of the window that says most
+ *    |   +- median                  of the most informative window
  *    |   +- own, accused            when it was slow itself; what findings say of it
  *    |   +- signals
  *    |   +- excerpts                the few windows that its verdict is made from
@@ -66,15 +66,15 @@ struct incident_spike {
 	bool waits;   /* the rank only waited in them */
 };
 
-/* What its windows count. */
+/* Counts from the member's windows. */
 struct sent {
 	uint64_t windows, summaries; /* summaries: of the windows, those without events */
 	uint64_t collectives;	     /* entered so far, by the window that knows of most */
 	uint64_t lost;		     /* events, in the window that lost most */
-	char lost_cause[32];	     /* most of them */
+	char lost_cause[32];	     /* the cause of most of them */
 };
 
-/* Medians of the steps of one window, the one that says most. */
+/* Medians of the steps of the most informative window. */
 struct medians {
 	double weight; /* how much it says */
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
@@ -161,9 +161,9 @@ struct incident {
 	/* 0: ordinary. Else only findings with the same number join it, and windows with an id of its
 	 * anomalies: 1: imbalance; above: requests that missed an objective in one way. */
 	uint64_t apart;
-	/* Those whose function is known: those of ranks that were slow themselves before those of
-	 * ranks that waited, then the longest first. If it is an incident of spikes, the first one is
-	 * what they are about. Of requests: their slow steps in processes without steps of their own. */
+	/* Spikes whose function is known. First those of ranks that were slow themselves, then those
+	 * of ranks that waited; in each group the longest first. An incident of spikes is about the
+	 * first one. Of requests: their slow steps in processes without steps of their own. */
 	struct incident_spike *spikes;
 	uint32_t spike_count;
 	size_t spike_room;
@@ -173,7 +173,7 @@ struct incident_set {
 	struct incident_config config;
 	struct incident *first;
 	uint32_t count;
-	struct incident *evicted; /* none of `first`; see incident_change */
+	struct incident *evicted; /* not in the list `first`; see incident_change */
 	struct share *shares;
 	uint64_t orders, excerpt_bytes;
 };
@@ -188,7 +188,7 @@ struct incident_judgement {
 	double worst_slow_ns; /* how long that rank was slow */
 	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
 	const struct member *lead;     /* worst culprit, else worst victim; NULL: none is known */
-	const struct finding *finding; /* the one that says most; NULL: none */
+	const struct finding *finding; /* the most informative one; NULL: none */
 	/* The job hangs, and no rank is to blame: those that wait for each other on the CPU are
 	 * named. */
 	bool mutual;
@@ -214,18 +214,18 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
 			const struct member *m);
 /* When the fault was: the time of the culprits' runs, or of all runs if there is no culprit.
- * Transients don't count, nor runs that are short beside the rank's longest spell. If all runs are
+ * Transients don't count, nor runs that are short beside the rank's longest stretch. If all runs are
  * transients, it is the incident's own time. */
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
-/* The rank's spells of slowness in that time; none: all were transients. The caller frees them. */
+/* The rank's stretches of slowness in that time; none: all were transients. The caller frees them. */
 struct run *incident_fault_spells(const struct incident *i, const struct member *m,
 				  uint32_t *count);
 /* The rank's slow steps in that time. */
 struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m);
 /* The rank was slow for a short time, and j->longest for much longer. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
-/* A transient, as every host has them now and then. */
+/* A transient, as every host has now and then. */
 bool incident_is_brief(const struct run *r);
 /* A few slow steps, spikes or not. */
 bool incident_is_short(const struct run *r);
@@ -263,7 +263,7 @@ void incident_share_weigh(const struct incident_set *s);
 void incident_run_merge(struct run *to, const struct run *from);
 /* The first member with that rank; NULL: none. */
 const struct member *incident_member(const struct incident *i, int32_t rank);
-/* The rank, or a hash of the node if nobody numbered the rank. */
+/* The rank, or a hash of the node if the rank has no number. */
 uint64_t incident_member_key(int32_t rank, const char *node);
 
 /* ---- incident_views.c: which excerpts a member keeps. They are counted once in the excerpt_bytes

@@ -7,7 +7,7 @@
  * deviations, by Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64; how
  * many, by Schwarz's criterion as in Yao 1988, Estimating the Number of Change-points via Schwarz'
  * Criterion, Statistics and Probability Letters 6. Neither latency nor the time per byte is ever
- * negative. A single slow size moves no line (regress_line_relative).
+ * negative. A single slow size does not move a line (regress_line_relative).
  *
  * Times: ns. Sizes: bytes. Rates: the inverse of ns_per_byte, in GB/s. Shares: 0 to 1. Memory: the
  * caller's, nothing is allocated. Errors: none; without samples there are 0 regimes. Threads: any.
@@ -60,8 +60,8 @@ void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
 /* The expected time; 0: nothing was fitted. Between the sizes of two regimes it is not known where
- * the one gives way to the other: time goes straight from the end of the one to the start of the
- * other. Beyond the largest size the last regime continues. */
+ * one gives way to the other, so the time goes in a straight line from the end of one to the start of
+ * the other. Beyond the largest size the last regime continues. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its
@@ -69,8 +69,8 @@ double link_fit_predict(const struct link_fit *f, double bytes);
  * 7.1). */
 struct link_change {
 	double ratio, low, high; /* 1: as expected; 0 if there are no samples */
-	/* Sum of times / sum of expected ones: a few transfers that wait for a lost packet move it,
-	 * and not the median. */
+	/* Sum of times / sum of expected ones: a few transfers that wait for a lost packet change it,
+	 * but not the median. */
 	double mean;
 	uint64_t samples;
 };

@@ -37,8 +37,8 @@ struct align_rank {
 	bool known;	  /* whether the clock is known */
 	double offset_ns; /* at zero_ns of struct align_job */
 	double drift;
-	/* of offset_ns: three robust standard errors and 1 us; with fewer than 8 common ones
-	 * Student's t times the standard error; with one INFINITY */
+	/* of offset_ns: three robust standard errors and 1 us; with fewer than 8 common collectives
+	 * Student's t times the standard error; with a single one INFINITY */
 	double error_ns;
 	uint32_t common; /* collectives shared with the rank it was aligned to */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_tls.h - the certificate and key of an HTTPS server. They are read again when their files
- * change; while the new ones are unsound, connections get the ones before, and the log says so.
+ * change. While the new ones are not valid, connections get the previous ones, and the log says so.
  * Owns: what was read. Threads: the server's. One per process is in use at a time: GnuTLS's
  * callback has no argument for another. */
 #pragma once

@@ -2,7 +2,7 @@
  * span_table.h - the catalogue of this process: which functions are spans. It is compiled from YAML
  * elsewhere (model/span_catalogue.h, docs/spans.md); here it is lines of text, ours or those of the
  * file SYSOM_SPANS.
- * Owns: static memory. Threads: span_table_load: any; all else: after it returned true. */
+ * Owns: static memory. Threads: span_table_load: any; all else: after it returned the table. */
 #pragma once
 
 #include <stdbool.h>

@@ -12,8 +12,7 @@
 
 /* Shortest bucket: an earlier read extends the current one. */
 #define OS_SERIES_BUCKET_NS 900000000ull
-/* For the usual value: how far back it looks, the least time it needs, and how close to the
- * window. */
+/* For the usual value: how far back it looks, and the least time it needs. */
 #define OS_SERIES_USUAL_NS     60000000000ull
 #define OS_SERIES_USUAL_MIN_NS 4000000000ull
 

@@ -14,8 +14,8 @@ struct ras_node; /* opaque */
 /* Without ras.port it does nothing. */
 int ras_node_open(struct node *n);
 void ras_node_close(struct node *n);
-/* Once a second. A question costs the job a message to each of its processes, so it is asked while a rank
- * stands still alone, and every 30 s. */
+/* Once a second. A question costs the job a message to each of its processes, so sysomd asks only while a
+ * rank stands still alone, and at most every 30 s. */
 void ras_node_tend(struct node *n, uint64_t now_ns);
 /* The member "ras" of the status: counts, not what it said, which may be about another user's job. */
 void ras_node_json(const struct node *n, struct buf *out);

@@ -51,7 +51,7 @@ struct tls_facts {
 	uint64_t loads, failed_loads;
 };
 
-/* name: one that our certificate has to have, NULL: any. 0, or -errno with the reason in `why`. */
+/* name: one that our certificate must have; NULL: any. 0, or -errno with the reason in `why`. */
 int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
 	     char *why, size_t why_bytes);
 /* Of a node. Files that are not usable yet are not an error: they are logged and looked at again, and until
@@ -61,7 +61,7 @@ void tls_close(struct tls *t); /* NULL is a no-op; no session may be left */
 void tls_facts(struct tls *t, struct tls_facts *out);
 
 struct tls_session;
-/* peer: the host name or address that the peer's certificate has to have; NULL: any. 0,
+/* peer: the host name or address that the peer's certificate must have; NULL: any. 0,
  * -ENOMEM, -ENOENT. */
 int tls_session_open(struct tls_session **out, struct tls *t, const char *peer);
 void tls_session_close(struct tls_session *s); /* NULL is a no-op */
@@ -82,14 +82,14 @@ ssize_t tls_session_read(struct tls_session *s, void *data, size_t bytes);
 ssize_t tls_session_write(struct tls_session *s, const void *data, size_t bytes);
 
 /* After the handshake, now and then: 0; -EPROTO: by the time, the authorities or the list of
- * revoked certificates the peer's certificate is good no more; -ESTALE, of a node: it has a new
- * certificate of its own and should connect again. */
+ * revoked certificates, the peer's certificate is no longer valid; -ESTALE (nodes): our own
+ * certificate is new, so connect again. */
 int tls_session_check(struct tls_session *s);
 /* The peer's name: the first DNS name of its certificate, else its common name. Until the handshake
- * is done the peer only claims it: for the log. */
+ * is done, this name is only a claim, good for the log. */
 const char *tls_session_peer(const struct tls_session *s);
-/* Whether the peer has proven a certificate with this name, letter by letter, or with *.SUFFIX for a
- * name that ends in .SUFFIX: so one certificate can be for the Pods of a namespace. */
+/* Whether the peer has proven a certificate with exactly this name, or with *.SUFFIX for a name that ends
+ * in .SUFFIX, so that one certificate can serve the Pods of a namespace. */
 bool tls_session_names(const struct tls_session *s, const char *name);
 enum tls_fault tls_session_fault(const struct tls_session *s);
 const char *tls_session_why(const struct tls_session *s);
