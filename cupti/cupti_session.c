@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_session.c - CUPTI's own multi-subscriber mode. All calls are to the versioned functions:
  * after one unversioned activity call in the process CUPTI refuses versioned ones. So nothing here
- * falls back by itself. Records keep their predefined layouts, and one decoder serves both
- * rungs. */
+ * falls back by itself. Records keep their predefined layouts, so one decoder serves both
+ * modes. */
 #include "cupti/cupti_session.h"
 
 #define SESSION_CLOCK_TRIES 5

@@ -10,7 +10,7 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* If half of this many steps are out, it is an anomaly, and not a step here and there. */
+/* An anomaly: half of this many steps are out, not only a few single ones. */
 #define RUN_STEPS 16
 
 struct judge {
@@ -96,7 +96,7 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 		return JUDGE_BRIEF;
 	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_EDGE))
 		return JUDGE_GAP;
-	/* If so many kernels are missing, the self time is wrong. */
+	/* If this many kernels are missing, the self time is wrong. */
 	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels &&
 	    s->unmatched > thresholds.same.other_work * s->launches)
 		return JUDGE_INCOMPLETE;
@@ -153,8 +153,8 @@ static double usual_excess(const struct judge *j)
 
 /* The job states the step's work, and the step took several times as long as such work does. Steps whose
  * work is only counted may be longer on purpose: a checkpoint, an evaluation. While the rank is slow
- * for another reason, such work takes longer: else every other step would be a spike, and none would
- * have the evidence that spikes have. */
+ * for another reason, more time is expected: otherwise every other step would be a spike, without the
+ * evidence that spikes have. */
 static bool is_spike(const struct judge *j, const struct step *s, const struct judge_verdict *v)
 {
 	return s->flags & STEP_FLAG_STATED && v->flagged && v->state == ROOFLINE_READY &&
@@ -164,7 +164,7 @@ static bool is_spike(const struct judge *j, const struct step *s, const struct j
 
 /* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
  * is slower than the kind's usual steps, and its excess is relative to them. If the job states the
- * step's work, this says how long the step should take: slowness that recurs is then no kind. */
+ * step's work, this says how long the step should take: slowness that recurs is then not a kind. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
 	bool known = v->state == ROOFLINE_READY || v->self, self = v->expected_self_ns > 0;

@@ -170,7 +170,7 @@ static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
 	return at;
 }
 
-/* NULL: no room among so many. Some is reserved for the accounts without a name. */
+/* NULL: the table is full. Some places are reserved for the accounts without a name. */
 static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind,
 					 enum ledger_what what, const char *name, uint32_t most)
 {
@@ -501,7 +501,7 @@ struct hosts {
 	uint32_t count;
 };
 
-/* The thread waits for what is none of its process: a CPU, a peer, a file. */
+/* The thread waits for something outside its process: a CPU, a peer, a file. */
 static bool is_outside(const struct ledger_segment *s)
 {
 	return s->kind == LEDGER_RUNNABLE ||

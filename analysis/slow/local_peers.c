@@ -396,8 +396,8 @@ static void judge_round(struct local_peers *l, struct group *g,
 	if (++g->steps < 1u << g->log)
 		return;
 	judge_row(l, g);
-	/* Adapt the row length between rows, and only when the step time has changed by more than
-	 * two. */
+	/* Adapt the row length between rows, and only when the step time has changed by more than a
+	 * factor of two. */
 	if (l->mode == PEERS_SYSOM) /* its windows count steps */
 		return;
 	while (g->log < 6 && g->pace_ns * (double)(1u << g->log) < ROW_NS)

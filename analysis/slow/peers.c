@@ -2,8 +2,8 @@
  * Computes residuals, their prefix sums, and the life of a flag. All windows read the same prefix
  * sums of clipped residuals, so a step costs a few additions per member and window, whatever the
  * window's length. The sums are integers, so neither the order of additions nor the length of a run
- * changes them. A window is too coarse to say where a slow stretch begins and ends. A cumulative
- * sum against half the excess finds it. */
+ * changes them. A window is too coarse to show where a slow stretch begins and ends. A cumulative
+ * sum against half the excess finds both. */
 #include "analysis/slow/peers_private.h"
 
 #include <math.h>
@@ -270,7 +270,7 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.ended = true;
 	m->open = false;
 	m->since = m->last + 1;
-	/* While this member was slow, the others' self times contained waiting, so that time is no
+	/* While this member was slow, the others' self times contained waiting, so that time is not a
 	 * past for them. */
 	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
 		if (s->member[i].since < m->since)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank is compared with its own healthy steps if there are any, since ranks differ for good.
+ * A rank is compared with its own healthy steps if there are any, since ranks differ permanently.
  * Otherwise it is compared with its peers during the slow stretch. */
 #include "analysis/trace/crossrank_private.h"
 

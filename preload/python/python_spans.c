@@ -38,7 +38,7 @@ void python_spans_importing(void)
 	errno = saved;
 }
 
-/* A function has several names where a method is inherited, or a module hands it on. */
+/* A function has several names where a method is inherited, or another module re-exports it. */
 static bool is_followed(const struct py_object *key, const struct span_row *row)
 {
 	const struct python_hook *h = python_hook_find(key);
@@ -94,8 +94,8 @@ static bool has_nvtx(const struct span_table *t, uint16_t row)
 	return false;
 }
 
-/* A catalogue names a function once for each release that has it elsewhere, so one that is absent is no
- * loss. A span is lost if all of its functions are. */
+/* A catalogue names a function once for each release that has it elsewhere, so an absent one is not
+ * a loss. A span is lost if all of its functions are. */
 static void count_absent(const struct span_table *t)
 {
 	uint32_t end;
@@ -113,8 +113,8 @@ static void count_absent(const struct span_table *t)
 	}
 }
 
-/* In the interpreter's main thread, with the GIL. An error would end the job's main loop: there is
- * none. */
+/* In the interpreter's main thread, with the GIL. An error would end the job's main loop, so it
+ * returns none. */
 static int spans_pending(void *unused)
 {
 	struct py_object *type, *value, *traceback;
