@@ -237,7 +237,8 @@ def write_table(table):
         "| fault | victim | the job | expected | verdict | s | ledger | |", "|---|---|---|---|---|---|---|---|", *rows, "",
         "No other incident may open, neither beside the fault nor without it, except for what other programs and the hypervisor "
         "under this machine do. An incident with the verdict `os-run-queue` is accepted where `/proc/PID/task/TID/schedstat` shows "
-        "that the threads of each of its ranks waited longer for a CPU than before, by at least half of what the incident cost. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
+        "that the threads of each accused rank (if none is, of the rank that waited most) waited longer for a CPU than before, by at "
+        "least half of what the incident cost. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
         "seconds of it, at least 30 ms/s of each CPU above the usual, and twice the usual. `/proc/stat` does not show all "
         "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which some "
         "stops miss. An incident of the whole job that they explain by the same measure is accepted whatever its verdict, and "

@@ -677,12 +677,14 @@ class Scenario:
         return i["symptom"] == "slow_job" and stood and not stolen
 
     def waited_for_cpus(self, i):
-        """Each of its ranks, so much longer than before that it explains half of what the incident cost."""
+        """So much longer than before that it explains half of what the incident cost: each of the ranks that it accuses;
+        of a whole job, whose ranks wait for each other, the one that waited most."""
         when, lost_ms = (i["begin_unix_ns"], i["end_unix_ns"]), i["lost_ms"]
         more = [self.queues[rank].longer_ms(*when) for rank in i["ranks"] if rank in self.queues]
         self.say(f"{i['id']}: by schedstat its ranks' threads waited {', '.join(f'{m:.0f}' for m in more)} ms longer for a "
                  f"CPU than before; its steps cost {lost_ms:.0f} ms")
-        return bool(more) and min(more) >= lost_ms / 2
+        least = max if i["symptom"] == "slow_job" else min
+        return bool(more) and least(more) >= lost_ms / 2
 
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
