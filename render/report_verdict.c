@@ -95,12 +95,10 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	put_means(to, l, own, hang);
 	if (!hang)
 		fprintf(to,
-			" %s The ledger counts a wait of the host only while the GPU idles. "
+			" %s%sThe ledger counts a wait of the host only while the GPU idles. "
 			"Signals and flame graphs count all threads all the time, so their figures "
 			"can be larger.",
-			*incident_ledger_note(d) ? incident_ledger_note(d)
-						 : "The verdict's figure is the sum of the "
-						   "accounts that its cause explains.");
+			incident_ledger_note(d), *incident_ledger_note(d) ? " " : "");
 	fputs("</p>\n", to);
 }
 

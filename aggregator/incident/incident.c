@@ -232,6 +232,21 @@ static double new_part(const struct run *to, const struct run *from)
 				    to->end_unix_ns));
 }
 
+static void times_add(struct slow_steps *to, const struct slow_steps *from, double part)
+{
+	if (from->took_itself > to->took_itself) {
+		to->took = (struct step_times){0};
+		to->took_itself = true;
+	}
+	if (from->took_itself < to->took_itself)
+		return;
+	to->took.steps += part * from->took.steps;
+	to->took.latency_ns += part * from->took.latency_ns;
+	to->took.expected_steps += part * from->took.expected_steps;
+	to->took.expected_ns += part * from->took.expected_ns;
+	to->took.expected_self_ns += from->took.expected_self_ns;
+}
+
 /* part: of the flagged steps of `from`, those that `to` does not have. */
 static void steps_add(struct slow_steps *to, const struct slow_steps *from, double part)
 {
@@ -246,6 +261,7 @@ static void steps_add(struct slow_steps *to, const struct slow_steps *from, doub
 	to->spikes += (uint64_t)(part * (double)from->spikes + 0.5);
 	widen(&to->spike_first_unix_ns, &to->spike_last_unix_ns, from->spike_first_unix_ns,
 	      from->spike_last_unix_ns);
+	times_add(to, from, part);
 	to->self_excess_ns += from->self_excess_ns;
 	to->first_self_ns += from->first_self_ns;
 	to->first_ns += part * from->first_ns;
@@ -286,11 +302,10 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* Takes medians and excerpt of the most significant window. A window about what the rank did itself
- * comes before one about waiting. Then the most lost time counts, or flagged steps if that is
- * unknown. */
-static void take_better(struct incident_set *s, struct incident *i, struct member *m,
-			const struct digest *d)
+/* Offers the window's excerpt. A window about what the rank did itself comes before one about
+ * waiting. Then the most lost time counts, or flagged steps if that is unknown. */
+static void take_excerpt(struct incident_set *s, struct incident *i, struct member *m,
+			 const struct digest *d)
 {
 	double lost_ms = digest_is_own(d) ? d->slow.self_excess_ns * 1e-6 : 0;
 	double weight = (lost_ms > (double)d->slow.flagged ? lost_ms : (double)d->slow.flagged) +
@@ -298,13 +313,6 @@ static void take_better(struct incident_set *s, struct incident *i, struct membe
 
 	if (d->excerpt && !incident_views_add(s, i, m, d, weight))
 		i->excerpts_dropped++;
-	if (m->sent.windows && weight <= m->median.weight)
-		return;
-	m->median.weight = weight;
-	m->median.latency_ns = d->latency_ns;
-	m->median.expected_ns = d->expected_ns;
-	m->median.self_ns = d->self_ns;
-	m->median.expected_self_ns = d->expected_self_ns;
 }
 
 /* If out of memory, signals are dropped: they explain, but decide nothing. */
@@ -376,7 +384,8 @@ static struct slow_steps steps_of(const struct digest *d)
 	if (d->reason == WINDOW_PEER)
 		s.reasons |= 1u << WINDOW_SELF;
 	if (!digest_is_own(d))
-		s.self_excess_ns = s.first_self_ns = 0;
+		s.self_excess_ns = s.first_self_ns = s.took.expected_self_ns = 0;
+	s.took_itself = digest_is_own(d) && s.took.steps > 0;
 	s.slow_ns = slow_of(d);
 	s.waited_ns = d->reason == WINDOW_COMM ? s.flagged_ns : 0;
 	return s;
@@ -386,7 +395,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		       const struct digest *d, const struct slow_steps *steps)
 {
 	m->steps.reasons |= steps->reasons; /* first: the reasons decide about room */
-	take_better(s, i, m, d);
+	take_excerpt(s, i, m, d);
 	if (!(window_reason_says(d->reason) & WINDOW_SAYS_AGAIN) || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
 	m->sent.windows++;
@@ -900,8 +909,6 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	to->own.stolen_ns += from->own.stolen_ns;
 	raise_to(&to->own.itself_end_unix_ns, from->own.itself_end_unix_ns);
 	raise_to(&to->own.slow_end_unix_ns, from->own.slow_end_unix_ns);
-	if (from->median.weight > to->median.weight)
-		to->median = from->median;
 	take_signals(to, from->signals, from->signal_count);
 	to->sent.windows += from->sent.windows;
 	to->sent.summaries += from->sent.summaries;

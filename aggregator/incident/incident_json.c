@@ -241,12 +241,8 @@ static struct cost cost_of(const struct incident_judgement *j, const struct slow
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
 	struct cost c = {0, 0, 0};
 
-	if (j->lead && j->lead->median.latency_ns > j->lead->median.expected_ns &&
-	    j->lead->median.expected_ns > 0)
-		each_ns = j->lead->median.latency_ns - j->lead->median.expected_ns;
-	/* latency_ns is of the most significant window; the average step may have lost less */
-	if (j->lead && j->lead->steps.flagged && j->lead->steps.flagged_ns > 0)
-		each_ns = fmin(each_ns, j->lead->steps.flagged_ns / (double)j->lead->steps.flagged);
+	if (j->lead && j->lead->steps.flagged)
+		each_ns = j->lead->steps.flagged_ns / (double)j->lead->steps.flagged;
 	if (j->finding) {
 		const struct finding *f = j->finding;
 
@@ -358,14 +354,36 @@ static bool is_known(double expected_ns)
 	return expected_ns >= 1;
 }
 
+/* How long the slow steps took, and how long they should have taken: both means. The verdict's ledger
+ * compares with healthy steps of the rank; so that an incident has one excess, its figures are those. */
+static void put_excess(json_t *out, const struct incident_judgement *j,
+		       const struct slow_steps *steps)
+{
+	const json_t *ledger = json_object_get(json_object_get(out, "diagnosis"), "ledger");
+	double latency_ms = incident_latency_ns(&steps->took) * 1e-6,
+	       expected_ms = incident_expected_ns(&steps->took) * 1e-6,
+	       found = j->finding ? text_finite(j->finding->excess) : 0;
+
+	if (j->kind != FINDING_HANG && !strcmp(jsonget_text(ledger, "reference"), "own")) {
+		latency_ms = jsonget_number(ledger, "slow_ms");
+		expected_ms = jsonget_number(ledger, "reference_ms");
+	}
+	json_object_set_new(out, "latency_ms", json_real(text_finite(latency_ms)));
+	json_object_set_new(out, "expected_ms", json_real(text_finite(expected_ms)));
+	json_object_set_new(
+	    out, "excess",
+	    json_real(is_known(expected_ms * 1e6) ? latency_ms / expected_ms - 1 : found));
+	json_object_set_new(out, "self_excess",
+			    json_real(is_known(steps->took.expected_self_ns)
+					  ? steps->self_excess_ns / steps->took.expected_self_ns
+					  : found));
+}
+
 static void put_figures(json_t *out, const struct incident *i, const struct incident_judgement *j,
 			const struct slow_steps *steps)
 {
-	static const struct member nobody;
-	const struct member *m = j->lead ? j->lead : &nobody;
 	const struct finding *f = j->finding;
 	bool seen = steps->flagged > 0 || !f;
-	double found_excess = f ? text_finite(f->excess) : 0;
 
 	json_object_set_new(out, "first_step",
 			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
@@ -376,16 +394,7 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	    out, "steps_to_flag",
 	    json_integer(
 		(json_int_t)(steps->flagged ? steps->first_step - steps->onset_step + 1 : 0)));
-	json_object_set_new(out, "latency_ms", json_real(text_ms(m->median.latency_ns)));
-	json_object_set_new(out, "expected_ms", json_real(text_ms(m->median.expected_ns)));
-	json_object_set_new(out, "excess",
-			    json_real(is_known(m->median.expected_ns)
-					  ? m->median.latency_ns / m->median.expected_ns - 1
-					  : found_excess));
-	json_object_set_new(out, "self_excess",
-			    json_real(is_known(m->median.expected_self_ns)
-					  ? m->median.self_ns / m->median.expected_self_ns - 1
-					  : found_excess));
+	put_excess(out, j, steps);
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));

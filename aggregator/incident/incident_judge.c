@@ -17,6 +17,16 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
+double incident_latency_ns(const struct step_times *t)
+{
+	return t->steps > 0 ? t->latency_ns / t->steps : 0;
+}
+
+double incident_expected_ns(const struct step_times *t)
+{
+	return t->expected_steps > 0 ? t->expected_ns / t->expected_steps : 0;
+}
+
 double incident_slow_ns(const struct member *m)
 {
 	double accused_ns = (double)(m->accused.end_unix_ns - m->accused.begin_unix_ns);
@@ -245,14 +255,15 @@ bool incident_is_spikes(const struct incident *i)
 static bool is_often(const struct member *m, double lasted_ns)
 {
 	uint64_t flagged = unhinted(m->steps.flagged, m->steps.hinted);
-	double steps_ns = (double)flagged * m->median.expected_ns;
+	double expected_ns = incident_expected_ns(&m->steps.took);
+	double steps_ns = (double)flagged * expected_ns;
 
 	if ((flagged <= thresholds.count.some &&
 	     m->steps.flagged_ns - m->steps.first_ns < thresholds.time.transient_ns / 2) ||
 	    is_short_wait(&m->steps, lasted_ns))
 		return false;
 	return flagged > thresholds.count.few &&
-	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
+	       (expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
 }
 
 /* No rank was slow for longer than a transient, and none often. */
@@ -425,8 +436,9 @@ static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		double step_ns =
-		    m->median.expected_ns > 0 ? m->median.expected_ns : m->median.latency_ns;
+		double step_ns = incident_expected_ns(&m->steps.took) > 0
+				     ? incident_expected_ns(&m->steps.took)
+				     : incident_latency_ns(&m->steps.took);
 		double lost_ns =
 		    fmax(m->accused.ns, fmax(m->steps.self_excess_ns - m->steps.first_self_ns,
 					     m->steps.flagged_ns - m->steps.first_ns));

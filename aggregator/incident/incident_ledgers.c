@@ -138,23 +138,35 @@ static uint32_t period_of(const struct excerpt *p)
 	return p->slow.rank.period;
 }
 
+/* The ledgers of steps of one kind. */
+struct kind_ledgers {
+	uint32_t period;
+	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
+	struct step_times took;		/* the steps in `slow` */
+};
+
 /* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
  * dropped with the same cause. */
-static void add_views(const struct incident *i, const struct member *m, uint32_t period,
-		      const struct coll_split *s, struct ledger *to)
+static void add_views(const struct incident *i, const struct member *m, const struct coll_split *s,
+		      struct kind_ledgers *to)
 {
 	uint32_t count;
 	struct run *spells = incident_fault_spells(i, m, &count);
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &m->excerpts.view[k];
+		double weight;
 
-		if (!v->excerpt || period_of(v->excerpt) != period ||
+		if (!v->excerpt || period_of(v->excerpt) != to->period ||
 		    !is_in(spells, count, v->begin_unix_ns))
 			continue;
-		add(v->excerpt, false,
-		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns : 1, s,
-		    to);
+		weight =
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns : 1;
+		add(v->excerpt, false, weight, s, &to->slow);
+		to->took.steps += weight * v->took.steps;
+		to->took.latency_ns += weight * v->took.latency_ns;
+		to->took.expected_steps += weight * v->took.expected_steps;
+		to->took.expected_ns += weight * v->took.expected_ns;
 	}
 	free(spells);
 }
@@ -280,11 +292,6 @@ static void same_work(struct incident_ledgers *b)
 	ledger_join_configurations(&b->usual);
 }
 
-struct kind_ledgers {
-	uint32_t period;
-	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
-};
-
 /* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
  * those of the most significant window. */
 static uint32_t add_slow(const struct incident *i, const struct member *m, bool flagged,
@@ -303,7 +310,7 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 			continue;
 		of_kind[n] = (struct kind_ledgers){.period = period_of(list[q])};
 		if (flagged)
-			add_views(i, m, of_kind[n].period, s, &of_kind[n].slow);
+			add_views(i, m, s, &of_kind[n]);
 		steps += of_kind[n++].slow.steps;
 	}
 	for (k = 0; k < n && !steps; k++)
@@ -375,6 +382,32 @@ static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 	return kinds == 1 ? period : 0;
 }
 
+static double late_ns(const struct step_times *t)
+{
+	return t->expected_steps > 0 ? incident_latency_ns(t) - incident_expected_ns(t) : 0;
+}
+
+/* The views lost most, and most windows have no records. So of all slow steps only the mean loss is known:
+ * the ledger is that of the views, with as much excess as an average slow step has. False: all lost far
+ * more or less than the views. Then these do not show why, and the ledger is of their steps alone. */
+static bool as_slow_as_all(const struct step_times *all, const struct kind_ledgers *of_kind,
+			   uint32_t n, struct incident_ledgers *b)
+{
+	double steps = 0, late = 0, factor;
+
+	for (uint32_t k = 0; k < n; k++) {
+		steps += of_kind[k].took.steps;
+		late += of_kind[k].took.steps * late_ns(&of_kind[k].took);
+	}
+	if (!(late > 0 && late_ns(all) > 0 && b->slow.steps && b->usual.steps))
+		return false;
+	factor = late_ns(all) / (late / steps);
+	if (factor > thresholds.same.factor || factor * thresholds.same.factor < 1)
+		return false;
+	ledger_stretch(&b->slow, &b->usual, factor);
+	return true;
+}
+
 bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
 			   const struct member *m, struct incident_ledgers *out)
 {
@@ -383,6 +416,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	double lost_ns = incident_ledgers_lost_ns(i, j, m);
 	bool known, flagged = m != j->waited &&
 			      incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt;
+	struct slow_steps all = incident_fault_steps(i, m);
 	uint32_t n;
 
 	*out = (struct incident_ledgers){.flagged = flagged};
@@ -405,13 +439,14 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	known = choose(j, of_kind, n, lost_ns, out);
 	out->flagged = flagged;
 	out->period = common_period(of_kind, n);
-	out->slow_steps = flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
+	same_work(out);
+	out->slow_steps =
+	    flagged && as_slow_as_all(&all.took, of_kind, n, out) ? all.flagged : out->slow.seen;
 	for (uint32_t k = 0; k < n; k++) {
 		ledger_fini(&of_kind[k].slow);
 		ledger_fini(&of_kind[k].own);
 		ledger_fini(&of_kind[k].peers);
 	}
-	same_work(out);
 	if (out->slow.steps && known)
 		return true;
 	incident_ledgers_close(out);

@@ -11,8 +11,9 @@ struct incident_ledgers {
 	/* usual: its steps are of the same kinds as the slow ones, in the same proportions */
 	struct ledger slow, usual;
 	uint32_t period; /* as in diagnosis_rank */
-	/* How many slow steps the fault has (incident_fault_steps); `slow` is the mean of those with
-	 * records, and weighs them otherwise. Of typical steps, their number. */
+	/* The steps that `slow` stands for: all slow steps of the fault (incident_fault_steps), made
+	 * from those with records as if they were as slow as all are on average. If they were not, or
+	 * of typical steps: those with records. */
 	uint64_t slow_steps;
 	bool flagged; /* slow: steps that the rank flagged; else typical steps */
 	/* usual: the rank's healthy steps; else steps of ranks that are not culprits */

@@ -7,7 +7,6 @@
  *    +- members[]                   one per rank: sums of its windows, never the windows
  *    |   +- steps                   its slow steps and what they lost
  *    |   +- sent                    counts of its windows and losses
- *    |   +- median                  of the most informative window
  *    |   +- own, accused            when it was slow itself; what findings say of it
  *    |   +- signals
  *    |   +- excerpts                the few windows that its verdict is made from
@@ -31,6 +30,7 @@ struct view {
 	enum finding_cause cause; /* of a view: UNKNOWN: none, or not sure enough */
 	double worth;		  /* how much it says */
 	double lost_ns;		  /* self time above what was expected, of its steps */
+	struct step_times took;	  /* of its slow steps */
 	uint64_t begin_unix_ns;
 };
 
@@ -74,12 +74,6 @@ struct sent {
 	char lost_cause[32];	     /* the cause of most of them */
 };
 
-/* Medians of the steps of the most informative window. */
-struct medians {
-	double weight; /* how much it says */
-	double latency_ns, expected_ns, self_ns, expected_self_ns;
-};
-
 /* What others say that the rank lost. */
 struct accused {
 	double ns;			     /* by findings and by its node; 0: neither names it */
@@ -102,7 +96,6 @@ struct member {
 	int32_t world_size;
 	struct slow_steps steps;
 	struct sent sent;
-	struct medians median;
 	struct own_time own;
 	struct accused accused;
 	double waited_for_ns;	   /* how long others waited for it, in windows of the same time */
@@ -204,6 +197,9 @@ struct incident_judgement {
 	uint32_t minor_count;
 };
 
+/* Means; 0: not known. */
+double incident_latency_ns(const struct step_times *t);
+double incident_expected_ns(const struct step_times *t);
 /* How long the rank was slow, ns: by its own windows or by findings, whichever is longer. */
 double incident_slow_ns(const struct member *m);
 

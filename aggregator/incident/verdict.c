@@ -36,7 +36,7 @@ struct rank_list {
 /* The inputs of a verdict. */
 struct verdict_inputs {
 	const struct incident_sources *sources;
-	const char *job;
+	const struct incident *incident;
 	struct verdict_sketches sketches;
 	struct rank_list all, peers, part, one;
 	struct rank_list worst; /* of all, the group that costs most */
@@ -282,14 +282,25 @@ static bool is_of_some(const struct incident_judgement *j)
 	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
 }
 
-static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
-		     const struct rank_list *who, struct verdict *v)
+static uint64_t begin_of(const struct incident *i, const struct member *m)
+{
+	uint32_t count;
+	struct run *list = incident_fault_spells(i, m, &count);
+	uint64_t begin = count ? list[0].begin_unix_ns : m->own.begin_unix_ns;
+
+	free(list);
+	return begin;
+}
+
+static void conclude(const struct incident *i, const struct incident_judgement *j,
+		     const struct diagnosis_input *in, const struct rank_list *who,
+		     struct verdict *v)
 {
 	diagnosis_make(in, &v->diagnosis);
 	v->rank_count = 0;
 	v->begin_unix_ns = 0;
 	for (uint32_t k = 0; k < who->count; k++) {
-		uint64_t begin = who->member[k]->own.begin_unix_ns;
+		uint64_t begin = begin_of(i, who->member[k]);
 
 		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
 			v->begin_unix_ns = begin;
@@ -444,7 +455,7 @@ static void judge_part(const struct verdict_inputs *with, const struct incident_
 
 	before_of(with, j, who, &before);
 	in = input_of(j, who, &with->peers, &before);
-	conclude(j, &in, who, v);
+	conclude(with->incident, j, &in, who, v);
 }
 
 /* Adds a suspect with what its sketch gave it. */
@@ -609,7 +620,7 @@ static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32
 {
 	struct sketch *room = with->sources->sketch ? verdict_sketch_room(&with->sketches) : NULL;
 
-	if (!room || with->sources->sketch(with->sources->arg, with->job, rank, room))
+	if (!room || with->sources->sketch(with->sources->arg, with->incident->row.job, rank, room))
 		return NULL;
 	return verdict_sketch_take(&with->sketches);
 }
@@ -622,8 +633,8 @@ static void more_peers(struct verdict_inputs *with, const struct incident *i,
 	uint32_t n = 0;
 
 	if (with->sources->peers && with->all.count && with->peers.count < 2)
-		n = with->sources->peers(with->sources->arg, with->job, with->all.rank[0].rank,
-					 ranks, PEER_SKETCHES);
+		n = with->sources->peers(with->sources->arg, with->incident->row.job,
+					 with->all.rank[0].rank, ranks, PEER_SKETCHES);
 	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
 		const struct diagnosis_rank *r;
 
@@ -645,8 +656,8 @@ static void add_group(struct verdict_inputs *with)
 	for (uint32_t k = 0; k < with->all.count; k++)
 		ranks[k] = with->all.rank[k].rank;
 	if (!with->all.count || !with->sources->waterline ||
-	    with->sources->waterline(with->sources->arg, with->job, ranks, with->all.count, is_of,
-				     &with->group))
+	    with->sources->waterline(with->sources->arg, with->incident->row.job, ranks,
+				     with->all.count, is_of, &with->group))
 		return;
 	for (uint32_t k = 0; k < with->all.count; k++)
 		if (is_of[k])
@@ -678,8 +689,8 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		more_peers(with, i, j);
 	room = with->sources->baseline && with->all.count ? verdict_sketch_room(&with->sketches)
 							  : NULL;
-	if (room &&
-	    !with->sources->baseline(with->sources->arg, with->job, with->all.rank[0].rank, room))
+	if (room && !with->sources->baseline(with->sources->arg, with->incident->row.job,
+					     with->all.rank[0].rank, room))
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
@@ -695,7 +706,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 		return 0;
 	verdict_sketch_init(&with->sketches);
 	with->sources = &s->config.sources;
-	with->job = i->row.job;
+	with->incident = i;
 	find_suspects(i, j, &with->all);
 	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
 		find_peers(i, j, &with->peers);

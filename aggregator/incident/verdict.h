@@ -16,7 +16,7 @@ struct verdict {
 	struct diagnosis diagnosis;
 	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: it is about all ranks */
 	uint32_t rank_count;
-	uint64_t begin_unix_ns; /* of its ranks' first slow window; 0: unknown */
+	uint64_t begin_unix_ns; /* of its ranks' first slow window of the fault; 0: unknown */
 };
 
 /* s: for its sources of sketches. out: VERDICTS_MAX. Returns the number of verdicts, the most

@@ -522,13 +522,46 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
 }
 
+static double mean_ns(const struct ledger *l)
+{
+	return (double)ledger_sum(l) / (double)l->steps;
+}
+
+/* " (72.3 of 75.6 ms more per step than when healthy)": what the cause explains, and how much longer the
+ * slow steps are. Where they are compared with peers, which wait as long, only the former is known. */
+static void add_amount(const struct diagnosis_view *v, const char *recur, char *summary,
+		       size_t bytes)
+{
+	const struct ledger *slow = v->who->ledger, *usual = v->who->usual;
+	bool own = v->out->by_ledger && slow && usual && v->who->usual_is_own && slow->steps &&
+		   usual->steps;
+	double whole_ns = own ? mean_ns(slow) - mean_ns(usual) : 0;
+	bool uniform = v->in->kind == FINDING_UNIFORM,
+	     compared = v->out->by_ledger || v->base[FIGURE_STEP] >= 0, all;
+	size_t used = strlen(summary);
+	struct diagnosis_number part, whole;
+	char *unit;
+
+	diagnosis_text_ms(v->out->effect_ns, &part);
+	diagnosis_text_ms(whole_ns > 0 ? whole_ns : v->out->effect_ns, &whole);
+	all = v->out->effect_ns >= whole_ns || !strcmp(whole.text, part.text);
+	unit = strchr(part.text, ' ');
+	if (unit && !strcmp(unit, strchr(whole.text, ' ')))
+		*unit = '\0'; /* once is enough */
+	snprintf(summary + used, bytes - used, " (%s%s%s more per step%s%s)", all ? "" : part.text,
+		 all ? "" : " of ", whole.text,
+		 uniform || !compared ? ""
+		 : v->past	      ? " than when healthy"
+		 : v->many	      ? " than their peers"
+				      : " than its peers",
+		 recur);
+}
+
 static void summarise(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
 		      struct diagnosis *out)
 {
 	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
 	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
-	bool compared = v->out->by_ledger || v->base[FIGURE_STEP] >= 0;
-	struct diagnosis_number ms;
 	char who[96], recur[56] = "";
 
 	who_text(v->in, who, sizeof(who));
@@ -541,16 +574,11 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 	else if (hang)
 		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
 			 lead->because);
-	else
-		snprintf(out->summary, sizeof(out->summary),
-			 "%s %s %s because %.150s (%s more per step%s%s)", who, is,
-			 uniform ? "slower than before" : "slow", lead->because,
-			 diagnosis_text_ms(out->effect_ns, &ms),
-			 uniform || !compared ? ""
-			 : v->past	      ? " than when healthy"
-			 : v->many	      ? " than their peers"
-					      : " than its peers",
-			 recur);
+	else {
+		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s", who, is,
+			 uniform ? "slower than before" : "slow", lead->because);
+		add_amount(v, recur, out->summary, sizeof(out->summary));
+	}
 }
 
 /* ---- confidence ---- */

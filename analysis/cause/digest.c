@@ -117,13 +117,19 @@ static void digest_steps(const struct window *w, struct digest *d)
 		d->slow.flagged++;
 		if (s->flags & WINDOW_STEP_SPIKE)
 			digest_spike(d, to_unix(w, s->step.end_ns));
+		d->slow.took.latency_ns += (double)s->step.latency_ns;
+		d->slow.took.steps++;
 		if (s->expected_ns > 0) {
 			double slow =
 			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
 
+			d->slow.took.expected_ns += text_finite(s->expected_ns);
+			d->slow.took.expected_steps++;
 			d->slow.flagged_ns += slow;
 			d->slow.first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
 		}
+		if (s->expected_self_ns > 0)
+			d->slow.took.expected_self_ns += text_finite(s->expected_self_ns);
 		if (!(extra > 0 && s->expected_self_ns > 0))
 			continue;
 		d->slow.self_excess_ns += extra;

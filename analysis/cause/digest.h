@@ -10,6 +10,11 @@
 
 struct excerpt;
 
+/* What steps took and should take: sums. expected_*: of those for which it is known. */
+struct step_times {
+	double steps, latency_ns, expected_steps, expected_ns, expected_self_ns;
+};
+
 /* Slow steps of a rank and what they lost: of a window, or of several. Of a window's steps these are
  * the flagged ones or, if none is flagged, those that are out. Times are sums over the steps, ns. */
 struct slow_steps {
@@ -26,6 +31,9 @@ struct slow_steps {
 	/* the parts of these two in steps longer than any before (WINDOW_STEP_FIRST): they may not
 	 * come again */
 	double first_ns, first_self_ns;
+	/* of windows about what the rank did itself; of those about waiting if there are no others */
+	struct step_times took;
+	bool took_itself;
 	double slow_ns;	  /* how long the rank was slow itself */
 	double waited_ns; /* flagged_ns of the windows in which it only waited */
 };
@@ -38,7 +46,7 @@ struct digest {
 	uint32_t steps, records;
 	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
 	bool summary_only;
-	/* without reasons, hinted, slow_ns and waited_ns, which follow from the rest: an incident
+	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an incident
 	 * adds them */
 	struct slow_steps slow;
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* of them, medians */

@@ -161,8 +161,6 @@ void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const stru
 		f->first_step = flag->first_step;
 		f->begin_unix_ns = cross_findings_time(rp, flag->first_step);
 	}
-	if (flag->first_step < k->first_step || !k->last_step)
-		k->first_step = flag->first_step;
 	if (last > k->last_step)
 		k->last_step = last;
 	if (last > f->last_step)
@@ -252,10 +250,8 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
 		    "rank %d: self time is %.2f ms per step (%.1f%%) above the median of its "
-		    "role's %u ranks since step %llu; confirmed over %u steps at %.1f times the "
-		    "threshold",
-		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
-		    (unsigned long long)k->first_step, k->window, k->score);
+		    "role's %u ranks; confirmed over %u steps at %.1f times the threshold",
+		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers, k->window, k->score);
 	if (k->late_excess_ns > 0)
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,

@@ -132,7 +132,7 @@ struct cross_culprit {
 	uint32_t slot, measures; /* one bit per measure that is flagged now */
 	int32_t rank;
 	uint32_t window;
-	uint64_t first_step, last_step; /* of its own excess, as reported */
+	uint64_t last_step; /* of its own excess, as reported */
 	double excess, excess_ns, late_excess_ns, score;
 	/* since when no comparison will report the end of its flag; 0: one will */
 	uint64_t orphan_ns;

@@ -385,6 +385,41 @@ void ledger_scale(struct ledger *l, double ratio)
 	l->stated_ns *= ratio;
 }
 
+static uint64_t stretched(uint64_t x, uint64_t from, double weight, double factor)
+{
+	double at = (double)from * weight, y = at + factor * ((double)x - at);
+
+	return y > 0 ? weighed(1, y) : 0;
+}
+
+void ledger_stretch(struct ledger *l, const struct ledger *from, double factor)
+{
+	static const struct ledger_account none;
+	double weight = (double)l->steps / (double)from->steps;
+	bool found;
+
+	for (uint32_t i = 0; i < from->count; i++) { /* those that l lacks, too */
+		const struct ledger_account *u = &from->account[i];
+
+		account_of(l, u->kind, u->what, ledger_name(from, u), LEDGER_ACCOUNTS_MAX);
+	}
+	for (uint32_t i = 0; i < l->count; i++) {
+		struct ledger_account *a = &l->account[i];
+		const char *name = ledger_name(l, a);
+		uint32_t at = find(from, a->hash, name, strlen(name), &found);
+		const struct ledger_account *u = found ? &from->account[at] : &none;
+		uint64_t ns = stretched(a->ns, u->ns, weight, factor);
+		double ratio = a->ns ? (double)ns / (double)a->ns : 0;
+
+		a->squares = squares_of(a) * ratio * ratio;
+		a->step_ns = 0;
+		a->ns = ns;
+		a->busy_ns = stretched(a->busy_ns, u->busy_ns, weight, factor);
+		a->count = stretched(a->count, u->count, weight, factor);
+	}
+	l->total_ns = ledger_sum(l);
+}
+
 /* ---- a step ---- */
 
 /* Appends an interval, merged with the last one if they touch. Intervals come in order. */

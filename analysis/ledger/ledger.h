@@ -119,6 +119,9 @@ bool ledger_is_stated(const struct ledger *l);
 void ledger_join_configurations(struct ledger *l);
 /* All times as if the steps had `ratio` times their work. */
 void ledger_scale(struct ledger *l, double ratio);
+/* Makes the mean difference of each account from `from` `factor` times as large; none becomes negative.
+ * For steps of which one knows how slow they are, but has no ledger. Both have steps. */
+void ledger_stretch(struct ledger *l, const struct ledger *from, double factor);
 /* Moves time from the account (kind, LEDGER_NONE, name) to the account (kind, to, name): no more
  * than is there, and nothing if there is no room. The ledger's sum does not change. */
 void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to,

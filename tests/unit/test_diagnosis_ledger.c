@@ -658,7 +658,7 @@ static void waiting_in_collectives_is_no_cause_of_a_slow_rank(void **unused)
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
 	assert_float_equal(out.effect_ns, 4e6, 1e3);
-	assert_non_null(strstr(out.summary, " (4.0 ms more per step than when healthy)"));
+	assert_non_null(strstr(out.summary, " (4.0 of 44.0 ms more per step than when healthy)"));
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
 		if (out.ruled_out[i].layer == LAYER_NETWORK)
 			network = out.ruled_out[i].text;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "analysis/ledger/ledger.h"
+#include "base/check.h"
 
 #define TIMELINE     400
 #define BUSY_MAX     24
@@ -528,6 +529,41 @@ static void an_open_interval_adds_up(void **unused)
 	}
 }
 
+/* Two slow steps against four healthy ones. */
+static void a_stretch_changes_the_excess_of_every_account(void **unused)
+{
+	static const struct {
+		double factor;
+		uint64_t slept, ran, polled, copied; /* by the slow steps */
+	} cases[] = {
+	    {1, 80, 20, 0, 6}, {0.5, 40, 20, 5, 8}, {2, 160, 20, 0, 2}, {4, 320, 20, 0, 0}};
+	struct ledger healthy;
+
+	ledger_init(&healthy);
+	ledger_charge(&healthy, LEDGER_RUNNING, LEDGER_NONE, "f", 40, 0);
+	ledger_charge(&healthy, LEDGER_BLOCKED, LEDGER_POLL, "p", 20, 4);
+	ledger_charge(&healthy, LEDGER_COPY, LEDGER_NONE, "c", 20, 8);
+	healthy.steps = 4;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ledger l;
+
+		ledger_init(&l);
+		ledger_charge(&l, LEDGER_RUNNING, LEDGER_NONE, "f", 20, 0);
+		ledger_charge(&l, LEDGER_BLOCKED, LEDGER_SLEEP, "s", 80, 2);
+		ledger_charge(&l, LEDGER_COPY, LEDGER_NONE, "c", 6, 4);
+		l.steps = 2;
+		ledger_stretch(&l, &healthy, cases[i].factor);
+		assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "s"), cases[i].slept);
+		assert_int_equal(ns_of(&l, LEDGER_RUNNING, "f"), cases[i].ran);
+		assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "p"), cases[i].polled);
+		assert_int_equal(ns_of(&l, LEDGER_COPY, "c"), cases[i].copied);
+		assert_int_equal(l.total_ns, ledger_sum(&l));
+		assert_int_equal(l.steps, 2);
+		ledger_fini(&l);
+	}
+	ledger_fini(&healthy);
+}
+
 static void an_account_reads_as_a_phrase(void **unused)
 {
 	char text[80];
@@ -557,6 +593,7 @@ int main(void)
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	    cmocka_unit_test(launch_configurations_without_room_are_one_account),
 	    cmocka_unit_test(an_open_interval_adds_up),
+	    cmocka_unit_test(a_stretch_changes_the_excess_of_every_account),
 	    cmocka_unit_test(an_account_reads_as_a_phrase),
 	};
 

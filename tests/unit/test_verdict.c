@@ -2372,8 +2372,15 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 			 2 * (STEPS - HEALTHY));
 	assert_int_equal(json_integer_value(json_object_get(ledger, "slow_steps")),
 			 2 * (STEPS - HEALTHY));
-	/* and its means are of these steps */
-	assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")), 400, 1);
+	/* and its means are of these steps, and the incident's figures, too */
+	assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")), 390, 2);
+	assert_float_equal(json_number_value(json_object_get(j, "latency_ms")),
+			   json_number_value(json_object_get(ledger, "slow_ms")), 1e-9);
+	assert_float_equal(json_number_value(json_object_get(j, "excess")),
+			   json_number_value(json_object_get(ledger, "slow_ms")) /
+				   json_number_value(json_object_get(ledger, "reference_ms")) -
+			       1,
+			   1e-9);
 	assert_true(json_is_true(json_object_get(json_object_get(j, "diagnosis"), "by_ledger")));
 	json_decref(j);
 	j = verdict_json(&other);
