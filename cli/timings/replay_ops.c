@@ -13,6 +13,7 @@
 
 #include "analysis/robust/median.h"
 #include "base/check.h"
+#include "base/exit_status.h"
 #include "base/hash.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -72,21 +73,11 @@ struct ops {
 	double *self, *late, *part[2]; /* part: forward, backward; one allocation, self first */
 };
 
-static int read_header(struct ops *o, const struct replay_input *in, const struct trace_field *f,
-		       bool *is_header)
+static int read_header(struct ops *o, const struct replay_input *in, const struct trace_field *f)
 {
-	double v;
-
-	*is_header = !trace_reader_number(&f[0], &v);
-	for (uint32_t k = 0; k < COLUMNS; k++) {
-		uint32_t i = *is_header ? 0 : k;
-
-		while (*is_header && i < in->width && strcmp(f[i].text, names[k]))
-			i++;
-		if (i >= in->width)
-			return replay_input_bad(in, "a column is missing", names[k]);
-		o->column[k] = i;
-	}
+	for (uint32_t k = 0; k < COLUMNS; k++)
+		if (replay_input_columns(in, f, names[k], &o->column[k], 1) < 0)
+			return EXIT_USAGE;
 	return 0;
 }
 
@@ -144,14 +135,12 @@ static struct op *op_new(struct ops *o)
 static int read_row(void *ops, const struct replay_input *in, struct trace_field *f)
 {
 	struct ops *o = ops;
-	bool header = false;
 	int64_t id[COLUMNS], rank, step;
 	double start, duration;
 	struct op *op;
-	int rc = in->row ? 0 : read_header(o, in, f, &header);
 
-	if (rc || header)
-		return rc;
+	if (!in->row)
+		return read_header(o, in, f);
 	for (uint32_t k = COLUMN_DP; k <= COLUMN_STEP; k++)
 		if (!integer(&f[o->column[k]], k == COLUMN_STEP ? 0x1p53 : INT32_MAX, &id[k]))
 			return replay_input_bad(in, names[k], f[o->column[k]].text);

@@ -279,7 +279,8 @@ if os.path.exists(data):
            [([name[who]], numbers[12], numbers[21])], found)
 head = 'dp_rank,stage,rank,step,optype,start_ts,duration\n'
 for bad, line in ((head + '0,0,0,0,forward-compute,0\n', 2), (head + '0,0,-1,0,x,0,1\n', 2),
-                  (head + '0,0,0,0,x,0,1\n0,0,0,0,x,0,nan\n', 3), ('a,b\n1,2\n', 1)):
+                  (head + '0,0,0,0,x,0,1\n0,0,0,0,x,0,nan\n', 3), ('a,b\n1,2\n', 1),
+                  ('0,0,0,0,forward-compute,0,1\n', 1)):
     p = call('ops', '-', data=bad)
     ok(f'bad ops name line {line}', p.returncode == 2 and f'-:{line}:'.encode() in p.stderr, p)
 ok('a header alone is an empty job', replay('ops', head)[0] == [])
