@@ -128,7 +128,7 @@ static int places_of(struct fleet *f, const char *name, struct place **out, uint
 static void copy_row(const struct fleet *f, const struct fleet_job *job, const struct fleet_rank *r,
 		     uint64_t now_ns, struct row *out)
 {
-	double recent_ns;
+	struct cross_recent recent;
 
 	out->place = (struct place){r->rank, (uint32_t)(r - job->ranks)};
 	out->world_size = r->world_size;
@@ -145,9 +145,11 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	out->ended = r->ended;
 	out->hangs_ns = fleet_rank_hangs(f, job, r, now_ns);
 	out->hangs_ns = out->hangs_ns && out->hangs_ns < now_ns ? now_ns - out->hangs_ns : 0;
-	recent_ns = cross_self_ns(job->cross, out->place.slot, &out->role_self_ns);
-	if (recent_ns > 0)
-		out->stats.self_median_ns = recent_ns;
+	recent = cross_recent(job->cross, out->place.slot, &out->role_self_ns);
+	if (recent.self_ns > 0) {
+		out->stats.self_median_ns = recent.self_ns;
+		out->stats.latency_median_ns = recent.latency_ns;
+	}
 	out->suspect = cross_is_suspect(job->cross, out->place.slot);
 	out->quarantined = r->rank >= 0 && !r->compared;
 	out->contested = r->contested;

@@ -418,17 +418,17 @@ bool cross_is_suspect(const struct cross *c, uint32_t slot)
 	return slot < c->slot_room && c->slots[slot].used && c->slots[slot].findings;
 }
 
-double cross_self_ns(const struct cross *c, uint32_t slot, double *typical_ns)
+struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *typical_self_ns)
 {
 	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
 	const struct cross_role_part *rp;
 
-	*typical_ns = 0;
+	*typical_self_ns = 0;
 	if (!s || !s->used || s->role_part == CROSS_NONE)
-		return 0;
+		return (struct cross_recent){0};
 	rp = &c->role_parts[s->role_part];
-	*typical_ns = rp->self_recent_ns;
-	return rp->members[s->member].self_ns;
+	*typical_self_ns = rp->self_recent_ns;
+	return rp->members[s->member].recent;
 }
 
 uint32_t cross_suspects(const struct cross *c)

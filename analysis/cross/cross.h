@@ -72,9 +72,12 @@ void cross_stats(const struct cross *c, struct cross_stats *out);
 
 /* Whether an open finding names the rank. */
 bool cross_is_suspect(const struct cross *c, uint32_t slot);
-/* The rank's self time in the latest rows, and the median of those that it is compared with; 0: not
+struct cross_recent {
+	double self_ns, latency_ns;
+};
+/* The rank's times in the latest rows, and the median self time of those that it is compared with. 0: not
  * known. Medians of a beat's last 128 steps would show a fault only when half of them are slow. */
-double cross_self_ns(const struct cross *c, uint32_t slot, double *typical_ns);
+struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *typical_self_ns);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
  * many it wrote. */

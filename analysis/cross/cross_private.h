@@ -66,9 +66,9 @@ struct cross_member {
 	/* Its node's CLOCK_REALTIME minus this machine's clock, when its latest group arrived. */
 	int64_t clock_ns;
 	float latency_ns;
-	/* mean self time in the rows of the latest tick that had any, and their sum meanwhile */
-	double self_ns, self_sum_ns;
-	uint32_t self_rows;
+	/* means of the rows of the latest tick that had any, and their sums meanwhile */
+	struct cross_recent recent, sum;
+	uint32_t recent_rows;
 	bool astray; /* its latest groups lie outside the stored rows */
 	/* its self time is flagged now, even if the finding blames nobody */
 	bool heavy;
@@ -94,11 +94,11 @@ struct cross_role_part {
 	struct cross_row rows[LIMIT_CROSS_ROWS];
 	/* [row][member]: means over `cover` steps; late_ns is the sum of late_n values. blocks 0:
 	 * not known. */
-	float *self_ns, *blocks, *late_ns;
+	float *self_ns, *latency_ns, *blocks, *late_ns;
 	uint16_t *cover;
 	uint8_t *late_n;
 	double step_ns, self_typical_ns;
-	double self_recent_ns; /* the median of its members' self_ns */
+	double self_recent_ns; /* the median of its members' recent self time */
 	struct {
 		uint64_t step;
 		int64_t end_unix_ns;

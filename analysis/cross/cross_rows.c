@@ -20,6 +20,7 @@ void cross_rows_free(struct cross_role_part *rp)
 {
 	free(rp->members);
 	free(rp->self_ns);
+	free(rp->latency_ns);
 	free(rp->blocks);
 	free(rp->late_ns);
 	free(rp->cover);
@@ -83,6 +84,7 @@ static int fill_role_part(struct cross *c, struct cross_role_part *rp, uint32_t 
 	*rp = (struct cross_role_part){.used = true, .role = role, .part = part, .count = count};
 	rp->members = calloc(count, sizeof(*rp->members));
 	rp->self_ns = calloc(cells, sizeof(*rp->self_ns));
+	rp->latency_ns = calloc(cells, sizeof(*rp->latency_ns));
 	rp->blocks = calloc(cells, sizeof(*rp->blocks));
 	rp->late_ns = calloc(cells, sizeof(*rp->late_ns));
 	rp->cover = calloc(cells, sizeof(*rp->cover));
@@ -90,8 +92,8 @@ static int fill_role_part(struct cross *c, struct cross_role_part *rp, uint32_t 
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		rp->values[m] = calloc(count, sizeof(double));
 	rp->row = calloc(3 * (size_t)count, sizeof(*rp->row));
-	if (!rp->members || !rp->row || !rp->self_ns || !rp->blocks || !rp->late_ns || !rp->cover ||
-	    !rp->late_n || !rp->values[0] || !rp->values[1])
+	if (!rp->members || !rp->row || !rp->self_ns || !rp->latency_ns || !rp->blocks ||
+	    !rp->late_ns || !rp->cover || !rp->late_n || !rp->values[0] || !rp->values[1])
 		goto fail;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct cross_slot *s = &c->slots[slots[i]];
@@ -278,6 +280,7 @@ static void put(struct cross *c, struct cross_role_part *rp, uint32_t member, ui
 	if (covered + more > UINT16_MAX)
 		return;
 	rp->self_ns[at] = mean(rp->self_ns[at], covered, g->self_ns, more);
+	rp->latency_ns[at] = mean(rp->latency_ns[at], covered, g->latency_ns, more);
 	rp->blocks[at] = mean(rp->blocks[at], covered, g->blocks, more);
 	rp->cover[at] = (uint16_t)(covered + more);
 }
@@ -380,8 +383,11 @@ static void push_row(struct cross *c, struct cross_role_part *rp, const struct c
 			    rp->members[i].slot != CROSS_NONE;
 
 		self[i] = have ? (double)rp->self_ns[at] : NAN;
-		rp->members[i].self_sum_ns += have ? self[i] : 0;
-		rp->members[i].self_rows += have;
+		if (have) {
+			rp->members[i].sum.self_ns += self[i];
+			rp->members[i].sum.latency_ns += (double)rp->latency_ns[at];
+			rp->members[i].recent_rows++;
+		}
 		late[i] = have && rp->late_n[at] ? (double)rp->late_ns[at] / rp->late_n[at] : NAN;
 		known += have;
 	}
@@ -474,11 +480,12 @@ static void take_recent(struct cross_role_part *rp)
 	for (uint32_t i = 0; i < rp->count; i++) {
 		struct cross_member *m = &rp->members[i];
 
-		if (m->self_rows)
-			m->self_ns = m->self_sum_ns / m->self_rows;
-		v[i] = m->self_rows ? m->self_ns : NAN;
-		m->self_sum_ns = 0;
-		m->self_rows = 0;
+		if (m->recent_rows)
+			m->recent = (struct cross_recent){m->sum.self_ns / m->recent_rows,
+							  m->sum.latency_ns / m->recent_rows};
+		v[i] = m->recent_rows ? m->recent.self_ns : NAN;
+		m->sum = (struct cross_recent){0};
+		m->recent_rows = 0;
 	}
 	rp->self_recent_ns = fmax(0, median_known(v, rp->count, v));
 }

@@ -538,6 +538,8 @@ static void the_excess_of_a_slow_rank_is_seen_at_once(void **unused)
 		    jsonget_number(r, "self_ms") / jsonget_number(r, "role_self_ms") - 1;
 
 		assert_true(jsonget_integer(r, "rank") == 2 ? excess > 0.1 : fabs(excess) < 0.1);
+		/* and all its times are of these steps */
+		assert_true(jsonget_number(r, "latency_ms") >= jsonget_number(r, "self_ms"));
 	}
 	json_decref(got);
 	fs_fini(&j);
