@@ -41,7 +41,8 @@ struct step {
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
 	uint64_t copy_ns;	  /* union of copies */
-	/* time within the step's device span without a kernel or copy */
+	/* time of device_latency_ns (0: from the first kernel's start to the last one's end) without
+	 * a kernel or copy of the step */
 	uint64_t idle_ns;
 	uint64_t launch_gap_max_ns; /* longest host time between two launches of the step */
 	uint32_t kernels, launches, collectives, copies, unmatched;

@@ -338,6 +338,15 @@ static void set_latencies(struct steps *s, const struct cover *all, struct step 
 	out->self_ns -= out->exposed_comm_ns < out->self_ns ? out->exposed_comm_ns : out->self_ns;
 }
 
+/* Parts of the step's work may run before the step's time begins, beside the step before. */
+static uint64_t idle_of(const struct cover *all, const struct step *out)
+{
+	uint64_t ns =
+	    out->device_latency_ns ? out->device_latency_ns : all->end_ns - out->device_begin_ns;
+
+	return ns > all->total_ns ? ns - all->total_ns : 0;
+}
+
 /* Adds the device work of [first, last) and the copies during it; without a kernel, the copies
  * before end_ns. */
 static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uint64_t last,
@@ -432,9 +441,9 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 	out->comm_ns = f->covers.comm.total_ns;
 	out->copy_ns = f->covers.copy.total_ns;
 	out->exposed_comm_ns = f->covers.all.total_ns - f->covers.work.total_ns;
-	if (f->all.count)
-		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
 	set_latencies(s, &f->covers.all, out);
+	if (f->all.count)
+		out->idle_ns = idle_of(&f->covers.all, out);
 	if (f->all.count &&
 	    (double)f->covers.all.total_ns < thresholds.part.most * (double)out->latency_ns)
 		out->flags |= STEP_FLAG_CPU_BOUND;

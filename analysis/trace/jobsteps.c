@@ -383,9 +383,7 @@ static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint
 	j->value[JOBSTEPS_LATENCY][at] += span;
 	j->value[JOBSTEPS_COMPUTE][at] += (double)own->compute_ns;
 	j->value[JOBSTEPS_COPY][at] += (double)own->copy_ns;
-	/* idle time includes the time before the step's first kernel */
-	j->value[JOBSTEPS_IDLE][at] +=
-	    span - (double)(own->device_end_ns - own->device_begin_ns - own->idle_ns);
+	j->value[JOBSTEPS_IDLE][at] += isnan(span) ? span : (double)own->idle_ns;
 	j->value[JOBSTEPS_SELF][at] += span - (double)own->exposed_comm_ns;
 	kernels_add(j, u, r, k, lead_work);
 	return !(own->flags & STEP_FLAG_GAP);

@@ -144,6 +144,9 @@ static void device_latency_begins_with_the_step_if_the_gpu_was_idle(void **state
 	assert_int_equal(r->got[3].self_ns, 6000010);
 	assert_int_equal(r->got[2].device_latency_ns,
 			 r->got[2].device_end_ns - r->got[1].device_end_ns);
+	for (int i = 1; i < 4; i++) /* its parts add up to the step */
+		assert_int_equal(r->got[i].compute_ns + r->got[i].idle_ns,
+				 r->got[i].device_latency_ns);
 	rig_free(r);
 }
 
