@@ -427,6 +427,28 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 	slow_gpu(v, effect, true, how);
 }
 
+/* How many times as long a launch takes: by the ledger, which is of all slow steps. Kernels that are
+ * compared by name are of one window. */
+static double shown_ratio(const struct diagnosis_view *v, const struct pair *p)
+{
+	size_t bytes = strlen(p->name);
+	double slow_ns = 0, slow = 0, usual_ns = 0, usual = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		const struct ledger_row *r = &v->row[i];
+
+		if (r->kind != LEDGER_COMPUTE || strncmp(r->name, p->name, bytes) ||
+		    (r->name[bytes] && strncmp(r->name + bytes, "<<<", 3)))
+			continue;
+		slow_ns += r->slow_busy_ns;
+		slow += r->slow_count;
+		usual_ns += r->reference_busy_ns;
+		usual += r->reference_count;
+	}
+	return slow > 0 && usual > 0 && usual_ns > 0 ? slow_ns / slow / (usual_ns / usual)
+						     : ratio_of(p);
+}
+
 static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
 {
 	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
@@ -451,7 +473,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		    p[i].extra_ns, 1);
 		text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long %s",
-			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
+			 NAME_SHOWN, p[i].name, shown_ratio(v, &p[i]), v->as);
 		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }

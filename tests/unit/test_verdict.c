@@ -2355,7 +2355,8 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 	static const struct verdict other = {.diagnosis.by_ledger = false};
 	static struct made m;
 	struct incident_change c = {0};
-	const json_t *ledger;
+	const json_t *ledger, *row;
+	char said[128];
 	json_t *j;
 
 	for (int n = 0; n < 2; n++) {
@@ -2381,6 +2382,13 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 				   json_number_value(json_object_get(ledger, "reference_ms")) -
 			       1,
 			   1e-9);
+	/* nor does the sentence say anything else */
+	row = json_array_get(json_object_get(ledger, "rows"), 0);
+	snprintf(said, sizeof(said),
+		 "kernel gemm takes %.2f times as long as before (%.0f of %.0f ms more",
+		 jsonget_number(row, "slow_ms") / jsonget_number(row, "reference_ms"),
+		 jsonget_number(row, "excess_ms"), jsonget_number(ledger, "excess_ms"));
+	assert_non_null(strstr(text_of(json_object_get(j, "diagnosis"), "summary"), said));
 	assert_true(json_is_true(json_object_get(json_object_get(j, "diagnosis"), "by_ledger")));
 	json_decref(j);
 	j = verdict_json(&other);
