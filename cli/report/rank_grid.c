@@ -214,6 +214,17 @@ void rank_grid_free(struct rank_grid *g)
 	memset(g, 0, sizeof(*g));
 }
 
+bool rank_grid_has_lateness(const struct rank_grid *g)
+{
+	uint32_t self = 0, late = 0;
+
+	for (uint32_t i = 0; i < g->rank_count * g->columns; i++) {
+		self += isfinite(g->cell[i].self_ns);
+		late += isfinite(g->cell[i].late_ns);
+	}
+	return late && late >= thresholds.part.half * self;
+}
+
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
 {
 	double self[RANK_GRID_COLUMNS_MAX] = {0}, excess[RANK_GRID_COLUMNS_MAX] = {0},

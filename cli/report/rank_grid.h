@@ -41,6 +41,8 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 {
 	return &g->cell[rank * g->columns + column];
 }
+/* Whether lateness is known in half of the cells with a self time: most windows may have no collectives. */
+bool rank_grid_has_lateness(const struct rank_grid *g);
 /* Medians over the columns that are flagged (or not); NAN if none is known. Lateness must be known in
  * half of those with a self time: one collective says nothing about the others. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);

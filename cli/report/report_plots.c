@@ -207,7 +207,7 @@ int report_plots_heat(FILE *to, const json_t *in, const struct trace_model *m)
 	if (g.left_out)
 		fprintf(to, "<p class=\"dim\">%u further ranks are not drawn.</p>\n", g.left_out);
 	err = put_heat(to, &g, false);
-	if (!err)
+	if (!err && rank_grid_has_lateness(&g))
 		err = put_heat(to, &g, true);
 	put_heat_table(to, &g);
 	fputs("</section>\n", to);

@@ -93,9 +93,12 @@ static void says_nothing_of_lateness_that_one_step_shows(void **state)
 	load(true);
 	assert_int_equal(trace_align_apply(&model), 0);
 	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	assert_true(rank_grid_has_lateness(&g));
 	last = g.columns - 1;
 	for (uint32_t c = 0; c < last; c++)
-		g.cell[g.culprit * g.columns + c].late_ns = NAN;
+		for (uint32_t r = 0; r < g.rank_count; r++)
+			g.cell[r * g.columns + c].late_ns = NAN;
+	assert_false(rank_grid_has_lateness(&g));
 	assert_true(g.flagged[last] && isfinite(rank_grid_at(&g, g.culprit, last)->late_ns));
 	assert_true(isnan(rank_grid_typical(&g, g.culprit, true).late_ns));
 	assert_true(rank_grid_typical(&g, g.culprit, true).excess > 0.1);
