@@ -528,6 +528,15 @@ struct node_row {
 	bool alive;
 };
 
+static uint32_t alive_of(const struct fleet *f, const struct fleet_node *n, uint64_t now_ns)
+{
+	uint32_t alive = 0;
+
+	for (uint32_t i = 0; i < n->held_count; i++)
+		alive += fleet_rank_is_alive(f, &n->held[i].job->ranks[n->held[i].slot], now_ns);
+	return alive;
+}
+
 /* Copies nodes from place *at on, within one slice; *at: where the next slice begins. */
 static uint32_t copy_nodes(struct fleet *f, uint32_t *at, uint32_t max, uint64_t now_ns,
 			   struct node_row *out)
@@ -542,7 +551,7 @@ static uint32_t copy_nodes(struct fleet *f, uint32_t *at, uint32_t max, uint64_t
 		if (!node->used || age_ns > f->config.forget_ns)
 			continue;
 		out[n] = (struct node_row){.wire_version = node->wire_version,
-					   .ranks = node->held_count,
+					   .ranks = alive_of(f, node, now_ns),
 					   .age_ns = age_ns,
 					   .alive = fleet_is_alive(f, node->seen_ns, now_ns)};
 		text_copy(out[n].name, sizeof(out->name), node->name);

@@ -1675,6 +1675,37 @@ static void nodes_are_listed_with_version_and_certificate(void **unused)
 	assert_int_equal(n, 100);
 }
 
+static uint64_t ranks_of_nodes(double at_s)
+{
+	const struct fleet_page q = {.limit = 100};
+	uint64_t ranks = 0;
+	struct buf b;
+	json_t *j, *one;
+	size_t k;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(fleet_nodes_page(fleet, &q, mono(at_s), &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	assert_int_equal(json_array_size(json_object_get(j, "nodes")), 2);
+	json_array_foreach (json_object_get(j, "nodes"), k, one)
+		ranks += (uint64_t)jsonget_integer(one, "ranks");
+	json_decref(j);
+	buf_fini(&b);
+	return ranks;
+}
+
+/* As the totals do. */
+static void nodes_count_ranks_that_are_alive(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 16, 8, 7);
+	run(&j, 12);
+	assert_int_equal(ranks_of_nodes(now_s), 16);
+	assert_int_equal(ranks_of_nodes(now_s + 60), 0);
+	fs_fini(&j);
+}
+
 static void pages_have_each_rank_once_and_never_hold_the_lock_for_long(void **unused)
 {
 	struct fs_job large, small[20];
@@ -2461,6 +2492,7 @@ int main(void)
 	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
 	    T(users_see_the_ranks_and_jobs_of_their_uid),
+	    T(nodes_count_ranks_that_are_alive),
 	    T(nodes_are_listed_with_version_and_certificate),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
