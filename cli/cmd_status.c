@@ -82,7 +82,7 @@ static void print_fit(const char *what, const char *name, const json_t *k)
 		return;
 	printf("      %s %s: ", what, term_safe(name, 20));
 	print_line(regimes);
-	printf("; R2 %.3f, error %.1f %%%s", jsonget_number(k, "r2"),
+	printf("; R2 %.3f, error %.1f%%%s", jsonget_number(k, "r2"),
 	       100 * jsonget_number(k, "mape"), json_array_size(best) ? "; at best " : "");
 	print_line(best);
 	putchar('\n');
@@ -254,7 +254,7 @@ static void print_sampler(const json_t *s)
 	if (jsonget_number(s, "samples_total") <= 0)
 		return;
 	snprintf(text, sizeof(text),
-		 "%s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, lost %s",
+		 "%s Hz, %s%% of ticks%s; %s samples of %s processes, truncated %s, lost %s",
 		 term_count(jsonget_number(s, "rate_hz")),
 		 term_count(jsonget_number(s, "fraction_percent")),
 		 jsonget_true(s, "wide")     ? " (on the whole node, because a rank is slow)"

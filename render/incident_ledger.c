@@ -123,7 +123,7 @@ static void print_row(void *arg, const char *name, struct incident_ledger_figure
 	char share[16] = "";
 
 	if (p->whole > 0)
-		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / p->whole);
+		snprintf(share, sizeof(share), "%.0f%%", 100 * f.excess / p->whole);
 	fprintf(p->to, "%*s%-*s", INDENT, "", (int)p->width, name);
 	if (!p->narrow)
 		fprintf(p->to, " %9.2f", f.usual);

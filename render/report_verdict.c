@@ -50,7 +50,7 @@ static void put_account(void *arg, const char *name, struct incident_ledger_figu
 	char percent[16] = "";
 
 	if (t->whole > 0)
-		snprintf(percent, sizeof(percent), "%.0f %%", 100 * share);
+		snprintf(percent, sizeof(percent), "%.0f%%", 100 * share);
 	escape_around(t->to, "<tr><td class=\"t\">", name, "</td>");
 	fprintf(t->to,
 		"<td>%.*f</td><td>%.*f</td><td>%+.*f</td><td>%s"

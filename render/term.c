@@ -215,7 +215,7 @@ const char *term_percent(double share)
 
 	if (!isfinite(p))
 		return "?";
-	snprintf(out, TERM_TEXT_BYTES, "%.*f %%",
+	snprintf(out, TERM_TEXT_BYTES, "%.*f%%",
 		 p == 0 || p >= 10 ? 0
 		 : p >= 1	   ? 1
 		 : p >= 0.1	   ? 2
@@ -233,9 +233,9 @@ const char *term_excess(double excess)
 	if (excess >= 9)
 		snprintf(out, TERM_TEXT_BYTES, "x%.0f", excess + 1);
 	else if (fabs(excess) < 0.005)
-		return "0 %"; /* not "-0 %" */
+		return "0%"; /* not "-0%" */
 	else
-		snprintf(out, TERM_TEXT_BYTES, "%+.0f %%", excess * 100);
+		snprintf(out, TERM_TEXT_BYTES, "%+.0f%%", excess * 100);
 	return out;
 }
 

@@ -32,8 +32,8 @@ unsigned term_next_char(const char *text, bool *ok);
 const char *term_ms(double ms);		 /* "27.5 ms", "1.24 s", "830 us" */
 const char *term_ms_cell(double ms);	 /* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
 const char *term_bytes(double bytes);	 /* "1.2 MB" */
-const char *term_percent(double share);	 /* 0.123 -> "12.3 %" */
-const char *term_excess(double excess);	 /* 0.5 -> "+50 %", 48 -> "x49" */
+const char *term_percent(double share);	 /* 0.123 -> "12.3%" */
+const char *term_excess(double excess);	 /* 0.5 -> "+50%", 48 -> "x49" */
 const char *term_count(double n);	 /* "12,345" */
 const char *term_span(double seconds);	 /* "46.0 ms", "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */

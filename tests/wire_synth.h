@@ -85,7 +85,7 @@ static inline double synth_kernel(uint32_t k, struct record *r)
 }
 
 /* Layers of one step after the other, the device slower than the host: jitter is relative for
- * durations (1.2 %), absolute for launches. */
+ * durations (1.2%), absolute for launches. */
 static inline void synth_transformer(struct synth *s, double jitter)
 {
 	double host = 1e12, device = 1e12 + 2e6, comm = 0;

@@ -78,7 +78,7 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 	fputs("<tr>", to);
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		fprintf(to,
-			i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
+			i == 2 ? "<td class=\"%s\">%+.1f%%</td>" : "<td class=\"%s\">%.1f%%</td>",
 			i == 2 ? (d->delta > 0 ? "bad" : "cool") : "", 100 * v[i]);
 	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }

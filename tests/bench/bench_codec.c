@@ -192,7 +192,7 @@ int main(void)
 		synth_init(&s, cases[i].events, 42);
 		synth_transformer(&s, cases[i].jitter);
 		qsort(s.device, s.device_count, sizeof(struct record), synth_by_begin);
-		snprintf(title, sizeof(title), "transformer, %g %% jitter", cases[i].jitter * 100);
+		snprintf(title, sizeof(title), "transformer, %g%% jitter", cases[i].jitter * 100);
 		measure(title, &s);
 		if (i == 1) {
 			s.host_count = 0;
@@ -210,7 +210,7 @@ int main(void)
 		synth_init(&s, cases[i].events, 42);
 		synth_transformer(&s, cases[i].jitter);
 		qsort(s.device, s.device_count, sizeof(struct record), synth_by_begin);
-		snprintf(title, sizeof(title), "transformer, %g %% jitter", cases[i].jitter * 100);
+		snprintf(title, sizeof(title), "transformer, %g%% jitter", cases[i].jitter * 100);
 		measure_sizes(title, &s);
 		synth_fini(&s);
 	}

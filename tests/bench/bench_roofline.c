@@ -32,7 +32,7 @@ struct data {
 	struct row *row;
 	uint32_t rows, work_count;
 	bool ordered; /* a time series: not shuffled */
-	/* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
+	/* steps per key drawn from the rows, 1% noise on top; 0: each row once */
 	uint32_t resample;
 };
 
@@ -167,7 +167,7 @@ static void synthesise(struct data *d, unsigned kind, uint64_t seed)
 		case 3: /* stairs of tiles */
 			ms = (4 + 1.5 * ceil(x / 256)) * (1 + 0.015 * e);
 			break;
-		case 4: /* gaussian 5 % */
+		case 4: /* gaussian 5% */
 			ms = (10 + 0.02 * x + 0.2 * b) * (1 + 0.05 * e);
 			break;
 		default: /* nothing to learn */
@@ -178,7 +178,7 @@ static void synthesise(struct data *d, unsigned kind, uint64_t seed)
 	}
 }
 
-/* One key's rows: 60 % to learn from, the rest to judge, one in twenty made slow. */
+/* One key's rows: 60% to learn from, the rest to judge, one in twenty made slow. */
 static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 		    const struct roofline_config *config, double bad, uint64_t seed,
 		    struct tally *t)
@@ -268,7 +268,7 @@ static void report(const struct data *d, uint64_t seed)
 {
 	char drawn[64];
 
-	snprintf(drawn, sizeof(drawn), "drawn to %" PRIu32 " per key with 1 %% noise", d->resample);
+	snprintf(drawn, sizeof(drawn), "drawn to %" PRIu32 " per key with 1%% noise", d->resample);
 	printf("\n%s: %" PRIu32 " rows, %s, seeds %" PRIu64 "..%" PRIu64 "\n", d->name, d->rows,
 	       d->resample  ? drawn
 	       : d->ordered ? "in time order"
@@ -289,7 +289,7 @@ static void report(const struct data *d, uint64_t seed)
 				config.seed = seed + s;
 				run_once(d, &config, contamination[c], seed + s, &t[mode]);
 			}
-		printf("  %3.0f %%  |    ", 100 * contamination[c]);
+		printf("  %3.0f%%  |    ", 100 * contamination[c]);
 		for (int f = 0; f < FACTORS; f++)
 			printf("%6.1f%%", percent(t[0].found[f], t[0].injected[f]));
 		printf("  %6.3f%% %6.1f%%  |", percent(t[0].wrong, t[0].healthy),
@@ -359,9 +359,9 @@ int main(int argc, char **argv)
 	static const char *const vidur_work[] = {"num_tokens", NULL};
 	static const char *const vidur_key[] = {"num_tensor_parallel_workers", NULL, NULL};
 	static const char *const synthetic[] = {
-	    "synthetic prefill curve, 1 % noise",   "synthetic decode, skewed noise",
-	    "synthetic constant work, heavy tails", "synthetic stairs, 1.5 % noise",
-	    "synthetic two works, 5 % noise",	    "synthetic noise only: to be refused",
+	    "synthetic prefill curve, 1% noise",   "synthetic decode, skewed noise",
+	    "synthetic constant work, heavy tails", "synthetic stairs, 1.5% noise",
+	    "synthetic two works, 5% noise",	    "synthetic noise only: to be refused",
 	};
 	const char *dir = data_dir();
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;

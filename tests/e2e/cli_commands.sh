@@ -51,10 +51,10 @@ cat >"$T/node-answers.json" <<EOF
 	{"job": "api", "rank": -1}]}}
 EOF
 run status; is "status shows a link's fits, also of a node that sends one only" eval \
-	'[ "$(sed -n "s/^ *link //p" "$T/out")" = "to 1: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %
-to 2: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %; at best 4 us + bytes / 20 GB/s
-to 3: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %
-to 4: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0 %" ]'
+	'[ "$(sed -n "s/^ *link //p" "$T/out")" = "to 1: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0%
+to 2: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0%; at best 4 us + bytes / 20 GB/s
+to 3: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0%
+to 4: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0%" ]'
 is "and a dash for the rank of a process that has none" grep -qE "^  api +- " "$T/out"
 rm "$T/node-answers.json"
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^  demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
@@ -73,7 +73,7 @@ run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe &&
 is "a job's name can't colour the terminal" plain
 run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
 run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
-run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB of events in these windows: 0.085 %"'
+run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50%" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB of events in these windows: 0.085%"'
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost; a day of it costs 19.2" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far; a day of it costs 19.2" && has "for 12.4 s so far"'

@@ -19,7 +19,7 @@ static struct judge_sample samples[RANK_LEARNED], back[RANK_LEARNED];
 static char dir[64];
 static int dirfd;
 
-/* Steps of 10 ms with 0.1 % of noise. */
+/* Steps of 10 ms with 0.1% of noise. */
 static void fill(uint32_t count, uint32_t phase)
 {
 	for (uint32_t i = 0; i < count; i++)

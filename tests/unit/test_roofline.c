@@ -155,7 +155,7 @@ static void a_fifth_of_bad_learning_steps_costs_no_recall(void **state)
 	}
 	assert_true(slow > 50);
 	assert_true(found >= 0.99 * slow);
-	assert_true(wrong <= 10); /* 0.25 % of 3,920 */
+	assert_true(wrong <= 10); /* 0.25% of 3,920 */
 	free(only);
 }
 
@@ -249,7 +249,7 @@ static void sustained_slowdown_below_the_threshold_raises_drift_and_stays(void *
 	free(only);
 }
 
-/* Every 20th healthy step is late by up to 35 %, as on a host that others use too. */
+/* Every 20th healthy step is late by up to 35%, as on a host that others use too. */
 static void slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none(void **state)
 {
 	struct roofline *m = model();
@@ -272,7 +272,7 @@ static void slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_no
 	free(only);
 }
 
-/* On a busy host single steps scatter by 5 %; a run of slow ones is found all the same. */
+/* On a busy host single steps scatter by 5%; a run of slow ones is found all the same. */
 static void a_run_of_slow_steps_is_found_where_single_steps_scatter(void **state)
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -504,7 +504,7 @@ static void lasting_speed_up_becomes_the_new_baseline(void **state)
 	free(only);
 }
 
-/* 40 % at each stair; 1 % noise. */
+/* 40% at each stair; 1% noise. */
 static void stairs_are_followed_on_both_sides_of_a_jump(void **state)
 {
 	struct roofline *m = model();

@@ -70,12 +70,12 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_bytes(999), "999 B");
 	assert_string_equal(term_bytes(1234567), "1.23 MB");
 	assert_string_equal(term_bytes(-1), "?");
-	assert_string_equal(term_percent(0.00085), "0.085 %");
-	assert_string_equal(term_percent(0.5), "50 %");
-	assert_string_equal(term_excess(0.498), "+50 %");
-	assert_string_equal(term_excess(-0.1), "-10 %");
+	assert_string_equal(term_percent(0.00085), "0.085%");
+	assert_string_equal(term_percent(0.5), "50%");
+	assert_string_equal(term_excess(0.498), "+50%");
+	assert_string_equal(term_excess(-0.1), "-10%");
 	assert_string_equal(term_excess(48), "x49");
-	assert_string_equal(term_excess(-0.004), "0 %"); /* not "-0 %" */
+	assert_string_equal(term_excess(-0.004), "0%"); /* not "-0%" */
 	assert_string_equal(term_count(1234567), "1,234,567");
 	assert_string_equal(term_count(12), "12");
 	assert_string_equal(term_span(0), "0.0 s");
