@@ -176,10 +176,13 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 			 "(hang: since its last step; usual: the mean of %s steps before)",
 			 term_count(jsonget_number(l, "reference_steps")));
 	else
-		snprintf(note, sizeof(note), "(means of %s slow steps and %s healthy ones of %s)",
+		snprintf(note, sizeof(note), "(means of %s slow steps and %s healthy ones of %s%s)",
 			 term_count(jsonget_number(l, "slow_steps")),
 			 term_count(jsonget_number(l, "reference_steps")),
-			 own ? "the same rank" : "its peers");
+			 own ? "the same rank" : "its peers",
+			 *incident_ledger_note(d)
+			     ? ""
+			     : "; the cause may explain a part of several rows");
 	print_note(to, note, columns);
 	if (!hang && *incident_ledger_note(d)) {
 		snprintf(note, sizeof(note), "(%s)", incident_ledger_note(d));

@@ -95,10 +95,11 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	put_means(to, l, own, hang);
 	if (!hang)
 		fprintf(to,
-			" %s%sThe ledger counts a wait of the host only while the GPU idles. "
+			" %s The ledger counts a wait of the host only while the GPU idles. "
 			"Signals and flame graphs count all threads all the time, so their figures "
 			"can be larger.",
-			incident_ledger_note(d), *incident_ledger_note(d) ? " " : "");
+			*incident_ledger_note(d) ? incident_ledger_note(d)
+						 : "The cause may explain a part of several rows.");
 	fputs("</p>\n", to);
 }
 

@@ -142,7 +142,6 @@ static uint32_t period_of(const struct excerpt *p)
 struct kind_ledgers {
 	uint32_t period;
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
-	struct step_times took;		/* the steps in `slow` */
 };
 
 /* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
@@ -163,10 +162,6 @@ static void add_views(const struct incident *i, const struct member *m, const st
 		weight =
 		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns : 1;
 		add(v->excerpt, false, weight, s, &to->slow);
-		to->took.steps += weight * v->took.steps;
-		to->took.latency_ns += weight * v->took.latency_ns;
-		to->took.expected_steps += weight * v->took.expected_steps;
-		to->took.expected_ns += weight * v->took.expected_ns;
 	}
 	free(spells);
 }
@@ -382,27 +377,22 @@ static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 	return kinds == 1 ? period : 0;
 }
 
-static double late_ns(const struct step_times *t)
+static double mean_ns(const struct ledger *l)
 {
-	return t->expected_steps > 0 ? incident_latency_ns(t) - incident_expected_ns(t) : 0;
+	return l->steps ? (double)ledger_sum(l) / (double)l->steps : 0;
 }
 
-/* The views lost most, and most windows have no records. So of all slow steps only the mean loss is known:
- * the ledger is that of the views, with as much excess as an average slow step has. False: all lost far
- * more or less than the views. Then these do not show why, and the ledger is of their steps alone. */
-static bool as_slow_as_all(const struct step_times *all, const struct kind_ledgers *of_kind,
-			   uint32_t n, struct incident_ledgers *b)
+/* Most windows have no records, and those that are kept lost most. So of all slow steps only the mean loss
+ * is known: the ledger gets as much excess. False: that is far from what it shows. Then it does not show
+ * why they are slow, and is of its own steps alone. Nor do peers, which wait as long, show the loss. */
+static bool as_slow_as_all(const struct step_times *all, struct incident_ledgers *b)
 {
-	double steps = 0, late = 0, factor;
+	double lost_ns = incident_latency_ns(all) - incident_expected_ns(all),
+	       shown_ns = mean_ns(&b->slow) - mean_ns(&b->usual), factor = lost_ns / shown_ns;
 
-	for (uint32_t k = 0; k < n; k++) {
-		steps += of_kind[k].took.steps;
-		late += of_kind[k].took.steps * late_ns(&of_kind[k].took);
-	}
-	if (!(late > 0 && late_ns(all) > 0 && b->slow.steps && b->usual.steps))
-		return false;
-	factor = late_ns(all) / (late / steps);
-	if (factor > thresholds.same.factor || factor * thresholds.same.factor < 1)
+	if (!b->usual_is_own || !b->slow.steps || !b->usual.steps || !(all->expected_steps > 0) ||
+	    !(shown_ns > 0) || factor > thresholds.same.factor ||
+	    factor * thresholds.same.factor < 1)
 		return false;
 	ledger_stretch(&b->slow, &b->usual, factor);
 	return true;
@@ -440,8 +430,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	out->flagged = flagged;
 	out->period = common_period(of_kind, n);
 	same_work(out);
-	out->slow_steps =
-	    flagged && as_slow_as_all(&all.took, of_kind, n, out) ? all.flagged : out->slow.seen;
+	out->slow_steps = flagged && as_slow_as_all(&all.took, out) ? all.flagged : out->slow.seen;
 	for (uint32_t k = 0; k < n; k++) {
 		ledger_fini(&of_kind[k].slow);
 		ledger_fini(&of_kind[k].own);

@@ -30,7 +30,6 @@ struct view {
 	enum finding_cause cause; /* of a view: UNKNOWN: none, or not sure enough */
 	double worth;		  /* how much it says */
 	double lost_ns;		  /* self time above what was expected, of its steps */
-	struct step_times took;	  /* of its slow steps */
 	uint64_t begin_unix_ns;
 };
 

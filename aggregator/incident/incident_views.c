@@ -269,8 +269,7 @@ bool incident_views_add(struct incident_set *s, struct incident *i, struct membe
 	struct excerpts *e = &m->excerpts;
 	struct view v = {.excerpt = d->excerpt,
 			 .begin_unix_ns = d->begin_unix_ns,
-			 .lost_ns = d->slow.self_excess_ns > 1 ? d->slow.self_excess_ns : 1,
-			 .took = d->slow.took};
+			 .lost_ns = d->slow.self_excess_ns > 1 ? d->slow.self_excess_ns : 1};
 	bool room = true;
 
 	if (p->ledger.open.steps)
