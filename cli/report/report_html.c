@@ -35,7 +35,8 @@ static int put_table(FILE *to, const char *id, struct side side[2])
 		return err;
 	fprintf(to,
 		"<p class=\"dim\">GPU time per step, means of %zu and %zu steps; the %zu largest "
-		"differences of %zu.</p>\n<div class=\"scroll\"><table id=\"%s\"><tr>"
+		"differences of %zu.</p>\n<div class=\"scroll\"><table id=\"%s\" "
+		"class=\"named\"><tr>"
 		"<th class=\"t\" scope=\"col\">kernel</th><th scope=\"col\">%s</th>"
 		"<th scope=\"col\">%s</th><th scope=\"col\">difference</th>"
 		"<th scope=\"col\">per step</th></tr>\n",

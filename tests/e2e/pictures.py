@@ -92,7 +92,9 @@ const pictures = [...d.querySelectorAll("svg")], labels = [...d.querySelectorAll
   return {text: t.textContent, of: pictures.indexOf(t.ownerSVGElement), y: t.getAttribute("y"), left: r.left, right: r.right,
           px: parseFloat(d.defaultView.getComputedStyle(t).fontSize) * t.getScreenCTM().a};
 });
-document.getElementById("out").textContent = JSON.stringify({shown, labels, width: d.documentElement.scrollWidth});
+const names = [...d.querySelectorAll(".named td.t")].map(t => t.getBoundingClientRect().width);
+const cut = [...d.querySelectorAll(".named")].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth);
+document.getElementById("out").textContent = JSON.stringify({shown, labels, names, cut, width: d.documentElement.scrollWidth});
 """
 
 
@@ -128,6 +130,8 @@ def first_screen(path):
         labels = seen["labels"]
         ok(len(labels) > 40 and min(label["px"] for label in labels) >= 11, f"labels of pictures are 11 px at {wide}",
            sorted((label["px"], label["text"]) for label in labels)[:4])
+        ok(seen["names"] and min(seen["names"]) > 240 and max(seen["cut"]) <= 0, f"a kernel's row is whole at {wide}, with room for its name",
+           [sorted(seen["names"])[:2], seen["cut"]])
         outside = [label for label in labels if label["left"] < 0 or label["right"] > wide]
         ok(not outside and not overlaps(labels) and seen["width"] <= wide, f"nothing overlaps or runs out of the page at {wide}",
            [outside[:3], overlaps(labels)[:3], seen["width"]])
