@@ -3,6 +3,7 @@
  * first window. */
 #include "node/anomaly.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,7 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 	a->healthy = 0;
 	a->flagged_count = a->self_count = a->turned = 0;
 	a->spike_count = a->spike_self_count = 0;
+	a->lost_ns = 0;
 	a->state = ANOMALY_OPEN;
 }
 
@@ -147,8 +149,11 @@ static bool is_self(const struct window_step *s)
 }
 
 /* A window has one reason. It ends when the reason changes for long enough. */
-static void count_flagged(struct anomaly *a, bool self, bool spike)
+static void count_flagged(struct anomaly *a, const struct window_step *s, bool self)
 {
+	bool spike = s->flags & WINDOW_STEP_SPIKE;
+
+	a->lost_ns += fmax(window_step_lost_ns(s), 0);
 	a->flagged_count++;
 	a->self_count += self;
 	a->spike_count += spike;
@@ -169,7 +174,7 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
 		if (flagged)
-			count_flagged(a, self || is_self(s), s->flags & WINDOW_STEP_SPIKE);
+			count_flagged(a, s, self || is_self(s));
 		if (a->healthy >= enough || a->turned >= enough ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
@@ -220,17 +225,35 @@ uint32_t anomaly_reason(const struct anomaly *a)
 	return self && self * 2 >= all ? WINDOW_SELF : WINDOW_COMM;
 }
 
-static bool take_token(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
+static void refill(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
 {
-	if (now_ns > b->at_ns) {
-		b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * per_s;
-		b->at_ns = now_ns;
-		if (b->tokens > burst)
-			b->tokens = burst;
-	}
+	if (now_ns <= b->at_ns)
+		return;
+	b->tokens = fmin(b->tokens + (double)(now_ns - b->at_ns) * 1e-9 * per_s, burst);
+	b->at_ns = now_ns;
+}
+
+static bool take(struct anomaly_bucket *b)
+{
 	if (b->tokens < 1)
 		return false;
 	b->tokens -= 1;
+	return true;
+}
+
+/* Windows of other reasons than slow steps say nothing about a loss, and count as much as the most. */
+static bool grant_full(struct anomaly *a)
+{
+	double left = a->full.tokens / a->config.full_burst;
+	double lost = a->state == ANOMALY_CLOSED ? a->lost_ns : a->most_ns;
+
+	if (left >= 1)
+		a->most_ns = 0;
+	if (!(a->spike_count && take(&a->spike)) &&
+	    !(lost >= a->most_ns * (1 - left) && take(&a->full)) &&
+	    !(lost > a->most_ns && take(&a->spike)))
+		return false;
+	a->most_ns = fmax(a->most_ns, lost);
 	return true;
 }
 
@@ -238,12 +261,10 @@ enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now
 {
 	const struct anomaly_config *c = &a->config;
 
-	if (want_full && a->spike_count &&
-	    take_token(&a->spike, c->spike_burst, c->full_per_s, now_ns))
+	refill(&a->full, c->full_burst, c->full_per_s, now_ns);
+	refill(&a->spike, c->spike_burst, c->full_per_s, now_ns);
+	refill(&a->summary, c->summary_burst, c->summary_per_s, now_ns);
+	if (want_full && grant_full(a))
 		return ANOMALY_FULL;
-	if (want_full && take_token(&a->full, c->full_burst, c->full_per_s, now_ns))
-		return ANOMALY_FULL;
-	if (take_token(&a->summary, c->summary_burst, c->summary_per_s, now_ns))
-		return ANOMALY_SUMMARY;
-	return ANOMALY_COUNT_ONLY;
+	return take(&a->summary) ? ANOMALY_SUMMARY : ANOMALY_COUNT_ONLY;
 }

@@ -3,9 +3,10 @@
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
  * some healthy steps, or at its length limit; then the next window continues the same anomaly.
  * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it. Two
- * token buckets bound a storm: one for full windows, one for summaries. Windows with a spike have a
- * bucket of full ones of their own first, so that many small anomalies leave no spike without its
- * evidence. Windows beyond all are only counted.
+ * token buckets bound a storm: one for full windows, one for summaries. Many small anomalies leave no
+ * large one without its evidence: the fewer full windows are left, the more must a window have lost
+ * for one. Windows with a spike have a bucket of full ones of their own first; a window that lost more
+ * than all full ones of the storm has it last. Windows beyond all are only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #pragma once
 
@@ -53,6 +54,8 @@ struct anomaly {
 	struct anomaly_kind kind[ANOMALY_KINDS_MAX];
 	uint32_t flagged_count, self_count;
 	uint32_t spike_count, spike_self_count; /* of these, with WINDOW_STEP_SPIKE */
+	double lost_ns;				/* in the window's flagged steps */
+	double most_ns;	 /* the most that a full window lost since the bucket was full */
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;

@@ -291,6 +291,61 @@ static void a_storm_of_small_anomalies_leaves_a_spike_its_evidence(void **state)
 	assert_int_not_equal(anomaly_grant(&g->a, true, 40000000000ull), ANOMALY_COUNT_ONLY);
 }
 
+/* An anomaly of so many steps, each of which lost as much. */
+static enum anomaly_grant grant_of(struct rig *g, uint32_t steps, uint64_t lost_ns, uint64_t now_ns)
+{
+	enum anomaly_grant got;
+	uint8_t id[16] = {1};
+
+	for (uint32_t i = 0; i < steps; i++) {
+		struct window_step s = {.step = {.index = g->k,
+						 .begin_ns = g->k * STEP_NS,
+						 .latency_ns = STEP_NS + lost_ns},
+					.expected_ns = STEP_NS,
+					.flags = WINDOW_STEP_FLAGGED};
+
+		s.step.end_ns = ++g->k * STEP_NS;
+		anomaly_push(&g->a, &s, true, id, now_ns);
+	}
+	anomaly_close(&g->a, now_ns);
+	got = anomaly_grant(&g->a, true, now_ns);
+	anomaly_reset(&g->a);
+	return got;
+}
+
+static void a_storm_of_small_anomalies_leaves_a_large_one_its_evidence(void **state)
+{
+	const uint64_t second = 1000000000, ms = 1000000;
+	struct rig *g = *state;
+	uint64_t t = 0;
+
+	/* they are small, but there is nothing larger */
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(grant_of(g, 1, 20 * ms, t += second), ANOMALY_FULL);
+	assert_int_equal(grant_of(g, 1, 10 * ms, t += second), ANOMALY_SUMMARY);
+	assert_int_equal(grant_of(g, 20, 100 * ms, t += second), ANOMALY_FULL);
+	/* what comes back is kept for the next large one */
+	for (int i = 0; i < 40; i++)
+		assert_int_not_equal(grant_of(g, 1, 20 * ms, t += second), ANOMALY_FULL);
+	assert_int_equal(grant_of(g, 20, 90 * ms, t += second), ANOMALY_FULL);
+	assert_int_equal(grant_of(g, 20, 90 * ms, t += second), ANOMALY_FULL);
+	/* until the storm is over */
+	t += 80 * second;
+	assert_int_equal(grant_of(g, 1, 20 * ms, t), ANOMALY_FULL);
+}
+
+static void a_large_anomaly_that_lasts_is_bounded(void **state)
+{
+	struct rig *g = *state;
+	unsigned full = 0;
+
+	/* 1,000 s of windows of 4 s that lose 40% to 60% */
+	for (uint32_t i = 0; i < 250; i++)
+		full += grant_of(g, 20, (80 + i * 7 % 41) * 1000000ull, i * 4000000000ull) ==
+			ANOMALY_FULL;
+	assert_in_range(full, 25, 4 + 50 + 6); /* 6: ever larger ones */
+}
+
 /* Of 20 ms that each step lost the rank lost `own` itself, too little to be flagged for that. */
 static uint32_t reason_of_steps(struct rig *g, uint64_t own_ns)
 {
@@ -415,6 +470,8 @@ int main(void)
 	    T(what_kernels_show_of_waiting_decides_without_a_model),
 	    T(tokens_come_back_with_time),
 	    T(a_storm_of_small_anomalies_leaves_a_spike_its_evidence),
+	    T(a_storm_of_small_anomalies_leaves_a_large_one_its_evidence),
+	    T(a_large_anomaly_that_lasts_is_bounded),
 	    T(a_rank_that_loses_half_itself_does_not_only_wait),
 	    T(a_turn_of_a_rank_is_a_window_of_its_own),
 	    T(the_reference_of_a_kind_is_its_latest_usual_steps),
