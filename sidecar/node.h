@@ -59,7 +59,7 @@ struct process_lanes {
 	uint32_t next;			/* lane at which the last batch was cut off */
 	bool backlog;			/* events are left unread in this turn */
 	uint64_t lapped_seen;		/* ring_stats.lost_lapped, already reported as a gap */
-	uint64_t drained_ns;
+	uint64_t drained_ns;		/* begin of the latest turn that read it */
 };
 
 /* Counts of what was closed: readers of earlier attaches, and the join of a process that is gone. */

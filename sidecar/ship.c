@@ -121,6 +121,7 @@ static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 	uint64_t last = rank_still_since(p->rank);
 	struct join_unfinished u;
 
+	now_ns = now_ns < p->lanes.drained_ns ? now_ns : p->lanes.drained_ns;
 	if (!last || now_ns < last + SHIP_STILL_NS ||
 	    (double)(now_ns - last) < SHIP_STEPS_AHEAD * latency_ns)
 		return 0;
@@ -291,8 +292,10 @@ void ship_close(struct node *n)
 	free(n->ship);
 }
 
-static void look_at_stall(const struct process *p, uint64_t now_ns)
+/* A rank that we have not read since then, because we did not run ourselves, may have gone on. */
+static void look_at_stall(const struct process *p)
 {
+	uint64_t now_ns = p->lanes.drained_ns;
 	struct join_unfinished u;
 	struct rank_medians m;
 
@@ -311,7 +314,7 @@ void ship_tend(struct node *n, uint64_t now_ns)
 
 		if (p && p->state == PROCESS_ATTACHED && p->link.trace_state == RING_TRACE_ON &&
 		    !p->lanes.backlog)
-			look_at_stall(p, now_ns);
+			look_at_stall(p);
 	}
 }
 
