@@ -521,13 +521,15 @@ void os_bpf_close(struct os_bpf *b)
 
 int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
 {
-	struct os_process p = {.root = root};
+	struct os_process p = {.root = root}, before;
 
 	if (!b)
 		return 0;
-	/* mark it, but keep a row that already counts */
+	/* mark it, but keep a row that already counts for this rank */
 	b->object->bss->os_marks[pid % sizeof(b->object->bss->os_marks)] = 1;
-	if (bpf_map_update_elem(b->fd[OS_MAP_PROCESSES], &pid, &p, BPF_NOEXIST) && errno != EEXIST)
+	if (!bpf_map_lookup_elem(b->fd[OS_MAP_PROCESSES], &pid, &before) && before.root == root)
+		return 0;
+	if (bpf_map_update_elem(b->fd[OS_MAP_PROCESSES], &pid, &p, BPF_ANY))
 		return errno == E2BIG ? -ENOSPC : -errno;
 	return 0;
 }

@@ -80,7 +80,8 @@ static bool has(const uint32_t *list, uint32_t count, uint32_t pid)
 	return false;
 }
 
-uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32_t max)
+uint32_t os_proc_children(const char *proc, uint32_t root, const uint32_t *others,
+			  uint32_t other_count, uint32_t *out, uint32_t max)
 {
 	struct link *links = malloc(PROCESSES_MAX * sizeof(*links));
 	DIR *d = links ? opendir(proc) : NULL;
@@ -97,7 +98,8 @@ uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32
 	do { /* a child may come before its parent */
 		before = found;
 		for (uint32_t i = 0; i < count && found < max; i++)
-			if (links[i].pid != root && !has(out, found, links[i].pid) &&
+			if (links[i].pid != root && !has(others, other_count, links[i].pid) &&
+			    !has(out, found, links[i].pid) &&
 			    (links[i].parent == root || has(out, found, links[i].parent)))
 				out[found++] = links[i].pid;
 	} while (found > before);

@@ -17,8 +17,9 @@ struct os_proc_stat {
 };
 /* 0, -ESRCH. */
 int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out);
-/* Living descendants of root, without root; at most max. */
-uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32_t max);
+/* Living descendants of root, without root, without the others and their descendants; at most max. */
+uint32_t os_proc_children(const char *proc, uint32_t root, const uint32_t *others,
+			  uint32_t other_count, uint32_t *out, uint32_t max);
 /* Name of a thread (pid: its process); "?" if it has ended. */
 void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_t bytes);
 /* Calls fn for each thread with its total wait for a CPU; at most 512 threads. */

@@ -360,15 +360,15 @@ static uint32_t owner_of(struct os_signals *s, const struct os_connection *c, ui
 
 	for (at = 0; at < OS_CONNECTIONS; at++)
 		if (s->connections[at].known && !memcmp(&s->connections[at].c, c, sizeof(*c)))
-			return s->connections[at].owner;
+			return os_signals_root(s, s->connections[at].pid);
 	if (++*lookups > LOOKUPS_MAX)
 		return 0;
 	pid = os_proc_socket_owner(s->options.proc_root, s->pids, s->pid_count, c);
 	at = s->connection_next++ % OS_CONNECTIONS;
 	s->connections[at].c = *c;
-	s->connections[at].owner = pid ? os_signals_root(s, pid) : 0;
+	s->connections[at].pid = pid;
 	s->connections[at].known = true;
-	return s->connections[at].owner;
+	return os_signals_root(s, pid);
 }
 
 static void read_retransmits(struct os_signals *s)

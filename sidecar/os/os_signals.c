@@ -126,20 +126,30 @@ uint32_t os_signals_root(const struct os_signals *s, uint32_t pid)
 
 static void note_pid(struct os_signals *s, uint32_t pid, uint32_t root)
 {
-	if (os_signals_root(s, pid) || s->pid_count == OS_PROCESS_MAX)
+	uint32_t at = 0;
+
+	while (at < s->pid_count && s->pids[at] != pid)
+		at++;
+	if (at == OS_PROCESS_MAX)
 		return;
-	s->pids[s->pid_count] = pid;
-	s->roots[s->pid_count++] = root;
+	s->pid_count += at == s->pid_count;
+	s->pids[at] = pid;
+	s->roots[at] = root;
 }
 
+/* A process belongs to the nearest rank above it: the workers of a serving engine are ranks below
+ * its other processes, which are watched, too. */
 static void watch_family(struct os_signals *s, uint32_t root)
 {
-	uint32_t children[CHILDREN_MAX], n;
+	uint32_t children[CHILDREN_MAX], ranks[LIMIT_NODE_PROCESSES], n;
 
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		ranks[i] = s->ranks[i].pid;
 	note_pid(s, root, root);
 	/* the rank first, so that the kernel side also watches what it forks from now on */
 	os_bpf_watch(s->bpf, root, root);
-	n = os_proc_children(s->options.proc_root, root, children, CHILDREN_MAX);
+	n = os_proc_children(s->options.proc_root, root, ranks, LIMIT_NODE_PROCESSES, children,
+			     CHILDREN_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		note_pid(s, children[i], root);
 		os_bpf_watch(s->bpf, children[i], root);

@@ -101,7 +101,7 @@ struct os_signals {
 	bool closer; /* a rank is a suspect */
 	struct {
 		struct os_connection c;
-		uint32_t owner;
+		uint32_t pid; /* 0: of no process that is watched */
 		bool known;
 	} connections[OS_CONNECTIONS];
 	uint32_t connection_next;

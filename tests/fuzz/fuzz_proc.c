@@ -112,7 +112,7 @@ static void read_system(void)
 	char name[16];
 
 	os_proc_stat(dir, 7, &st);
-	CHECK(os_proc_children(dir, 1, pids, 16) <= 16);
+	CHECK(os_proc_children(dir, 1, NULL, 0, pids, 16) <= 16);
 	os_proc_name(dir, 7, 7, name, sizeof(name));
 	CHECK(strlen(name) < sizeof(name));
 	os_proc_run_wait(dir, 7, on_wait, &sum);

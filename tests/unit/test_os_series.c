@@ -224,9 +224,12 @@ static void reads_processes_and_their_families(void **state)
 	assert_int_equal(st.faults, 507);
 	assert_int_equal(st.faults_major, 7);
 	assert_true(os_proc_stat(below("proc"), 99, &st) < 0);
-	n = os_proc_children(below("proc"), 10, pids, 8);
+	n = os_proc_children(below("proc"), 10, NULL, 0, pids, 8);
 	assert_int_equal(n, 2);
 	assert_true((pids[0] == 11 && pids[1] == 9) || (pids[0] == 9 && pids[1] == 11));
+	/* 9 is a child of 11 */
+	assert_int_equal(os_proc_children(below("proc"), 10, (uint32_t[]){5, 11}, 2, pids, 8), 0);
+	assert_int_equal(os_proc_children(below("proc"), 10, (uint32_t[]){9}, 1, pids, 8), 1);
 }
 
 /* 0: directories are as they are. Else each has as many entries, all of this one name. */
@@ -274,7 +277,7 @@ static void of_a_machine_65536_processes_are_read(void **state)
 	uint32_t pid, n, read;
 
 	crowd(65536 + 64, "11");
-	n = os_proc_children(below("proc"), 10, &pid, 1);
+	n = os_proc_children(below("proc"), 10, NULL, 0, &pid, 1);
 	read = entries_read;
 	crowd(0, "");
 	assert_int_equal(n, 1);

@@ -145,6 +145,9 @@ struct victim {
 	uint32_t count;
 };
 
+/* Whether we are a rank, too, which is watched before it or after it. */
+static enum { BELOW_NONE, BELOW_FIRST, BELOW_LAST } below;
+
 /* Forks it; work runs when victim_run is called. */
 static void victim_start(struct victim *v, const struct os_signals_options *o,
 			 double (*work)(void *arg), void *arg)
@@ -175,7 +178,11 @@ static void victim_start(struct victim *v, const struct os_signals_options *o,
 	v->done = done[0];
 	v->begin_ns = now_ns();
 	assert_false(os_signals_open(&v->os, o, v->begin_ns));
+	if (below == BELOW_FIRST)
+		assert_false(os_signals_watch(v->os, (uint32_t)getpid(), v->begin_ns));
 	assert_false(os_signals_watch(v->os, (uint32_t)v->pid, v->begin_ns));
+	if (below == BELOW_LAST)
+		assert_false(os_signals_watch(v->os, (uint32_t)getpid(), v->begin_ns));
 	os_signals_read(v->os, v->begin_ns);
 }
 
@@ -482,6 +489,14 @@ static void follows_children_without_task_storage(void **state)
 {
 	NEEDS_BPF();
 	follow_children(&by_hash);
+}
+
+static void keeps_a_rank_below_a_rank_apart(void **state)
+{
+	NEEDS_BPF();
+	for (below = BELOW_FIRST; below <= BELOW_LAST; below++)
+		follow_children(&defaults);
+	below = BELOW_NONE;
 }
 
 static void *in_a_thread(void *arg)
@@ -1610,6 +1625,7 @@ static int clean_up(void **state)
 {
 	char path[128];
 
+	below = BELOW_NONE;
 	put_text("/proc/self/autogroup", "0");
 	for (pid_t pid; (pid = started_take()) > 0;) {
 		if (waitpid(pid, NULL, WNOHANG)) /* ended and waited for: not ours any more */
@@ -1639,6 +1655,7 @@ int main(void)
 	    cmocka_unit_test_teardown(pages_moved_to_make_room_are_no_matter_of_numa, clean_up),
 	    cmocka_unit_test_teardown(reads_the_memory_pressure_of_the_ranks_group, clean_up),
 	    cmocka_unit_test_teardown(follows_children_of_the_rank, clean_up),
+	    cmocka_unit_test_teardown(keeps_a_rank_below_a_rank_apart, clean_up),
 	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk, clean_up),
 	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu_without_task_storage,
 				      clean_up),
