@@ -35,6 +35,7 @@ def options():
     p.add_argument("--load", type=float, default=0.0, help="seconds that a worker takes to load its model")
     p.add_argument("--workers", type=int, default=2, help="tensor-parallel ranks of each engine")
     p.add_argument("--split", action="store_true", help="one engine for prompts, one that decodes")
+    p.add_argument("--kv-store", default="", help="RANK=HOST:PORT: this rank saves its cache there")
     p.add_argument("--speculate", type=int, default=0, help="tokens that a draft proposes")
     p.add_argument("--synchronous", action="store_true", help="schedule a step when the one before has ended")
     p.add_argument("--traffic", help="CSV of arrivals and token counts; without it they are drawn")
@@ -88,7 +89,7 @@ class Server:
             return VllmConfig(tensor_parallel_size=o.workers, async_scheduling=not o.synchronous,
                               num_speculative_tokens=o.speculate, num_gpu_blocks=o.blocks,
                               max_num_seqs=max(64, o.concurrency), seed=o.seed, truth=o.truth,
-                              faults=o.fault, load_seconds=o.load, start_ns=self.start_ns, **more)
+                              faults=o.fault, kv_store=o.kv_store, load_seconds=o.load, start_ns=self.start_ns, **more)
         self.start_ns = time.monotonic_ns()
         self.truth = Truth(o.truth)
         if o.split:

@@ -16,7 +16,8 @@ class Fault:
     every: float = 0.0  # 0: once and lasting; else once in each such time
     size: float = 2.0
 
-    KINDS = ("slow", "kernel", "schedule", "sample", "spike", "ghost", "expert", "kv", "triton", "eager", "gil")
+    KINDS = ("slow", "kernel", "schedule", "sample", "spike", "ghost", "expert", "kv", "triton", "eager", "gil",
+             "fallback")
 
     @classmethod
     def parse(cls, text):
@@ -48,6 +49,7 @@ class VllmConfig:
     kv_role: str = ""  # "", "kv_producer" or "kv_consumer"
     kv_bytes_per_token: int = 131072
     kv_bytes_per_second: float = 4e9
+    kv_store: str = ""  # RANK=HOST:PORT
     load_seconds: float = 0.0
     layers: int = 4
     base_ns: int = 25_000_000

@@ -14,6 +14,7 @@ from triton.compiler.compiler import compile as triton_compile  # noqa: E402
 
 from vllm.config import Truth  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl_connector import NixlConnector  # noqa: E402
+from vllm.distributed.kv_transfer.kv_connector.v1.shared_storage_connector import SharedStorageConnector  # noqa: E402
 from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
 from vllm.v1.sample.sampler import Sampler  # noqa: E402
 
@@ -47,6 +48,7 @@ class GPUModelRunner:
         self.truth = Truth(config.truth)
         self.requests = {}  # request id -> prompt tokens, computed tokens, output tokens
         self.kv_connector = NixlConnector(config, self.gpu) if config.kv_role else None
+        self.storage = SharedStorageConnector(config, rank)
 
     def init_group(self, exchange):
         self.gpu.init_comm(self.rank, self.vllm_config.tensor_parallel_size, exchange)
@@ -63,9 +65,11 @@ class GPUModelRunner:
         if not scheduler_output.num_scheduled_tokens:
             return ModelRunnerOutput([], [], received)
         req_ids = self._prepare_inputs(scheduler_output)
+        self.storage.wait_for_layer_load()
         self._model_forward(scheduler_output)
         if self.kv_connector and self.vllm_config.kv_role == "kv_producer":
             self.kv_connector.wait_for_save()
+        self.storage.wait_for_save()
         sampled = self._sample(req_ids, scheduler_output)
         output = self._bookkeeping_sync(req_ids, sampled, scheduler_output, received)
         if self.vllm_config.num_speculative_tokens:
