@@ -80,7 +80,7 @@ static void print_fit(const char *what, const char *name, const json_t *k)
 
 	if (!json_array_size(regimes))
 		return;
-	printf("      %s %s: ", what, term_safe(name, 20));
+	printf("%s %s: ", what, term_safe(name, 160));
 	print_line(regimes);
 	printf("; R2 %.3f, error %.1f%%%s", jsonget_number(k, "r2"),
 	       100 * jsonget_number(k, "mape"), json_array_size(best) ? "; at best " : "");
@@ -97,11 +97,25 @@ static void print_links(const json_t *rank)
 
 	json_array_foreach ((json_t *)list, i, k) {
 		snprintf(to, sizeof(to), "%lld", (long long)jsonget_integer(k, "to"));
-		print_fit("link to", to, k);
+		print_fit("      link to", to, k);
 	}
-	list = json_object_get(rank, "collectives");
-	json_array_foreach ((json_t *)list, i, k)
-		print_fit("all of", jsonget_text(k, "function"), k);
+}
+
+/* The same for a whole collective, whichever rank of the node saw it. */
+static void print_collectives(const json_t *list)
+{
+	const json_t *k;
+	size_t i;
+
+	json_array_foreach ((json_t *)list, i, k) {
+		char name[160];
+		double ranks = jsonget_number(k, "ranks");
+
+		snprintf(name, sizeof(name), "%s of %s rank%s of %s, communicator %s",
+			 jsonget_text(k, "function"), term_count(ranks), ranks == 1 ? "" : "s",
+			 jsonget_text(k, "job"), jsonget_text(k, "communicator"));
+		print_fit(" ", name, k);
+	}
 }
 
 static void print_unknown_variable(const json_t *rank)
@@ -401,6 +415,7 @@ static void print_node(const json_t *n)
 	       term_safe(jsonget_text(n, "version"), 30));
 	print_mode(json_object_get(n, "mode"), json_object_get(n, "sampler"));
 	print_node_ranks(json_object_get(n, "ranks"));
+	print_collectives(json_object_get(n, "collectives"));
 	printf("  uplink    %s %s%s%s%s %s waiting, windows sent %s, dropped %s\n",
 	       term_safe(jsonget_text(up, "url"), 60),
 	       term_style(connected ? TERM_GREEN : TERM_RED),

@@ -20,29 +20,31 @@ struct open_coll {
 	bool used;
 };
 struct tables {
-	struct links_link link[LINKS_MAX], coll[LINKS_COLLS_MAX];
+	struct links_link link[LINKS_MAX];
+	struct links_coll coll[LINKS_COLLS_MAX];
 	struct links_channel channel[LINKS_MAX][LINKS_CHANNELS]; /* by link */
 	struct open_coll open[LINKS_OPEN_MAX];
 	struct link_scratch scratch;
 };
 struct links {
+	struct links *next; /* a ring of the job's ranks on this node */
 	uint32_t link_count, coll_count;
 	uint64_t latest_ns; /* end of the latest input */
 	struct links_stats stats;
 	struct tables *t; /* NULL until the first transfer */
 };
 
-int links_open(struct links **out)
+int links_open(struct links **out, struct links *sibling)
 {
-	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : -ENOMEM;
-}
+	struct links *l = calloc(1, sizeof(*l));
 
-void links_close(struct links *l)
-{
-	if (l)
-		free(l->t);
-	free(l);
+	if (!l)
+		return -ENOMEM;
+	l->next = sibling ? sibling->next : l;
+	if (sibling)
+		sibling->next = l;
+	*out = l;
+	return 0;
 }
 
 static bool same_key(const struct links_key *a, const struct links_key *b)
@@ -51,24 +53,88 @@ static bool same_key(const struct links_key *a, const struct links_key *b)
 }
 
 /* NULL: there is no room. */
-static struct links_link *find(struct links_link *list, uint32_t *count, uint32_t max,
-			       const struct links_key *key)
+static struct links_link *link_of(struct links *l, const struct links_key *key)
 {
-	for (uint32_t i = 0; i < *count; i++)
-		if (same_key(&list[i].key, key))
-			return &list[i];
-	if (*count == max)
+	for (uint32_t i = 0; i < l->link_count; i++)
+		if (same_key(&l->t->link[i].key, key))
+			return &l->t->link[i];
+	if (l->link_count == LINKS_MAX)
 		return NULL;
-	list[*count].key = *key;
-	return &list[(*count)++];
+	l->t->link[l->link_count].key = *key;
+	return &l->t->link[l->link_count++];
 }
 
 /* ---- collectives ---- */
 
+static struct links_coll *coll_find(const struct links *l, const struct links_key *key)
+{
+	for (uint32_t i = 0; i < l->coll_count; i++)
+		if (same_key(&l->t->coll[i].key, key))
+			return &l->t->coll[i];
+	return NULL;
+}
+
+/* NULL: there is no room. */
+static struct links_coll *coll_of(struct links *l, const struct links_key *key)
+{
+	struct links_coll *c = coll_find(l, key), *other = NULL;
+
+	if (c || l->coll_count == LINKS_COLLS_MAX)
+		return c;
+	for (const struct links *s = l->next; s != l && !other; s = s->next)
+		other = coll_find(s, key);
+	c = &l->t->coll[l->coll_count];
+	c->key = *key;
+	c->pool = other ? other->pool : calloc(1, sizeof(*c->pool));
+	if (!c->pool)
+		return NULL;
+	if (!other)
+		c->pool->first = l;
+	c->pool->ranks++;
+	l->coll_count++;
+	return c;
+}
+
+static void leave(const struct links *l, const struct links_coll *c)
+{
+	const struct links *s = l->next;
+
+	if (!--c->pool->ranks) {
+		free(c->pool);
+		return;
+	}
+	while (!coll_find(s, &c->key))
+		s = s->next;
+	c->pool->first = s;
+}
+
+void links_close(struct links *l)
+{
+	struct links *before = l;
+
+	if (!l)
+		return;
+	while (before->next != l)
+		before = before->next;
+	for (uint32_t i = 0; i < l->coll_count; i++)
+		leave(l, &l->t->coll[i]);
+	before->next = l->next;
+	free(l->t);
+	free(l);
+}
+
+static void add_sums(struct links_sums *to, const struct open_coll *o)
+{
+	to->collectives++;
+	to->transfers += o->transfers;
+	to->bytes += o->bytes;
+	to->time_ns += o->end_ns - o->begin_ns;
+}
+
 static void complete(struct links *l, struct open_coll *o)
 {
 	struct links_key key = {.comm = o->comm, .peer = -1, .func = o->func};
-	struct links_link *c = find(l->t->coll, &l->coll_count, LINKS_COLLS_MAX, &key);
+	struct links_coll *c = coll_of(l, &key);
 
 	o->used = false;
 	if (!c) {
@@ -76,12 +142,10 @@ static void complete(struct links *l, struct open_coll *o)
 		return;
 	}
 	l->stats.collectives++;
-	c->collectives++;
-	c->transfers += o->transfers;
-	c->bytes += o->bytes;
-	c->time_ns += o->end_ns - o->begin_ns;
-	c->usual_count++;
-	link_samples_add(&c->usual, o->bytes, o->end_ns - o->begin_ns);
+	add_sums(&c->sum, o);
+	add_sums(&c->pool->sum, o);
+	c->pool->usual.count++;
+	link_samples_add(&c->pool->usual.samples, o->bytes, o->end_ns - o->begin_ns);
 }
 
 /* Whether its collective was complete: it is not open, and others have ended since. */
@@ -154,16 +218,16 @@ void links_add(struct links *l, const struct transfer *t)
 	}
 	if (!l->t)
 		l->t = calloc(1, sizeof(*l->t));
-	link = l->t ? find(l->t->link, &l->link_count, LINKS_MAX, &key) : NULL;
+	link = l->t ? link_of(l, &key) : NULL;
 	if (!link) {
 		l->stats.no_room++;
 		return;
 	}
-	link->transfers += t->count;
-	link->bytes += t->bytes;
+	link->sum.transfers += t->count;
+	link->sum.bytes += t->bytes;
 	link->channels |= 1ull << (t->channel & 63);
 	link->busy_ns += t->end_ns - t->begin_ns;
-	link->time_ns += t->end_ns - t->begin_ns;
+	link->sum.time_ns += t->end_ns - t->begin_ns;
 	add_to_channel(
 	    &l->t->channel[link - l->t->link]
 			  [t->channel < LINKS_CHANNELS ? t->channel : LINKS_CHANNELS - 1],
@@ -175,24 +239,24 @@ void links_add(struct links *l, const struct transfer *t)
 }
 
 /* A fit costs up to a millisecond: again after a quarter more transfers. */
-static void refit(struct links *l, struct links_link *k, uint32_t regimes_max)
+static void refit(struct links *l, struct links_usual *u, uint32_t regimes_max)
 {
 	struct link_config c;
 
-	if (k->usual_count < LINKS_LEARN_MIN || k->usual_count < k->fitted_count / 4 * 5)
+	if (u->count < LINKS_LEARN_MIN || u->count < u->fitted_count / 4 * 5)
 		return;
 	link_config_default(&c);
 	c.regimes_max = regimes_max;
 	for (c.centre = 0; c.centre < LINK_CENTRES; c.centre++)
-		link_fit_run(&k->fit[c.centre], &k->usual, &c, &l->t->scratch);
-	k->fitted_count = k->usual_count;
+		link_fit_run(&u->fit[c.centre], &u->samples, &c, &l->t->scratch);
+	u->fitted_count = u->count;
 }
 
 static void learn(struct links *l, struct links_link *k, uint64_t count)
 {
-	link_samples_merge(&k->usual, &k->period);
-	k->usual_count += count;
-	refit(l, k, 1);
+	link_samples_merge(&k->usual.samples, &k->period);
+	k->usual.count += count;
+	refit(l, &k->usual, 1);
 }
 
 static uint64_t count_of(const struct link_samples *s)
@@ -222,11 +286,11 @@ void links_judge(struct links *l, uint64_t now_ns,
 		uint64_t count = count_of(&k->period);
 
 		if (count) {
-			v.change = link_change_of(&k->fit[LINK_MEDIAN], &k->period, CHANGE_Z);
+			v.change = link_change_of(&k->usual.fit[LINK_MEDIAN], &k->period, CHANGE_Z);
 			v.lost_ns = lost(k, v.change.mean);
 			if (v.change.samples)
 				on(arg, &v);
-			if (k->usual_count < LINKS_LEARN_MAX && v.change.low < CHANGED)
+			if (k->usual.count < LINKS_LEARN_MAX && v.change.low < CHANGED)
 				learn(l, k, count);
 		}
 		k->period.cells = 0;
@@ -237,7 +301,8 @@ void links_judge(struct links *l, uint64_t now_ns,
 		if (l->t->open[i].used && l->t->open[i].end_ns + LINKS_COMPLETE_NS < now_ns)
 			complete(l, &l->t->open[i]);
 	for (uint32_t i = 0; i < l->coll_count; i++)
-		refit(l, &l->t->coll[i], LINK_REGIMES_MAX);
+		if (l->t->coll[i].pool->first == l)
+			refit(l, &l->t->coll[i].pool->usual, LINK_REGIMES_MAX);
 }
 
 const struct links_link *links_at(const struct links *l, uint32_t at)
@@ -245,7 +310,7 @@ const struct links_link *links_at(const struct links *l, uint32_t at)
 	return at < l->link_count ? &l->t->link[at] : NULL;
 }
 
-const struct links_link *links_coll_at(const struct links *l, uint32_t at)
+const struct links_coll *links_coll_at(const struct links *l, uint32_t at)
 {
 	return at < l->coll_count ? &l->t->coll[at] : NULL;
 }

@@ -5,8 +5,11 @@
  * which it ended, as a whole. A collective is the inputs with its communicator, function and
  * sequence; it is complete when no input has come for a second. So nothing is divided between two
  * periods, and a collective that sends nothing between nodes leaves nothing open.
- * Owns: its tables, allocated at the first transfer: 1.2 MB. Threads: one caller. Trust: the
- * transfers are hostile: links and open collectives are bounded, the rest is counted. */
+ * The ranks of a job on this node share the times of their collectives: those of one communicator
+ * and function are one sample, whichever rank saw them.
+ * Owns: its tables, allocated at the first transfer: 1.4 MB; with its siblings, 18 KB for each
+ * (communicator, function). Threads: one caller for all siblings. Trust: the transfers are hostile:
+ * links and open collectives are bounded, the rest is counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,20 +31,42 @@ struct links_key {
 	uint16_t rank;
 	uint8_t func; /* 0: a link */
 };
-struct links_link {
-	struct links_key key;
-	uint64_t transfers, bytes; /* all ever */
-	uint64_t collectives;	   /* all ever; of a link: 0 */
-	/* all ever, from first to last transfer: of its collectives; of its inputs, which overlap if there
-	 * are several channels */
+/* All ever. */
+struct links_sums {
+	uint64_t transfers, bytes;
+	uint64_t collectives; /* of a link: 0 */
+	/* from first to last transfer: of collectives; of a link's inputs, which overlap if there are
+	 * several channels */
 	uint64_t time_ns;
-	uint64_t channels;		    /* a bit per channel of the period */
-	uint64_t busy_ns;		    /* sum over inputs of the period, from begin to end */
-	struct link_samples usual, period;  /* period: of links only */
-	uint64_t usual_count, fitted_count; /* transfers in usual; when it was fitted */
+};
+struct links_usual {
+	struct link_samples samples;
+	uint64_t count, fitted_count; /* in samples; when it was fitted */
 	/* Of a link one line, of a collective one for each regime of sizes. LINK_MEDIAN is what periods
 	 * are compared with; LINK_MIN shows the link without congestion. */
 	struct link_fit fit[LINK_CENTRES];
+};
+struct links_link {
+	struct links_key key;
+	struct links_sums sum;
+	uint64_t channels; /* a bit per channel of the period */
+	uint64_t busy_ns;  /* sum over inputs of the period, from begin to end */
+	struct link_samples period;
+	struct links_usual usual;
+};
+/* The collectives of one communicator and function: what the ranks of the job on this node saw. */
+struct links_pool {
+	struct links_sums sum;
+	uint32_t ranks;
+	struct links_usual
+	    usual; /* whole collectives: the bytes that the rank sent, and their time */
+	const struct links *first; /* one of the ranks */
+};
+/* The part of one rank. */
+struct links_coll {
+	struct links_key key;
+	struct links_sums sum;
+	struct links_pool *pool;
 };
 /* What one channel of a link sent, all ever. */
 struct links_channel {
@@ -60,18 +85,16 @@ struct links_stats {
 };
 struct links; /* opaque */
 
-/* 0 or -ENOMEM. */
-int links_open(struct links **out);
+/* sibling: of another rank of the same job and user, or NULL. 0 or -ENOMEM. */
+int links_open(struct links **out, struct links *sibling);
 void links_close(struct links *l); /* NULL is a no-op */
 void links_add(struct links *l, const struct transfer *t);
 /* Ends a period. Calls back for each link that sent in it, if its usual times are known. */
 void links_judge(struct links *l, uint64_t now_ns,
 		 void (*on)(void *arg, const struct links_verdict *v), void *arg);
-/* The at-th link, and the at-th (communicator, function), whose samples are whole collectives: the
- * bytes that the rank sent, and the time from the first to the last transfer. NULL: there are no
- * more. */
+/* The at-th link, and the at-th (communicator, function). NULL: there are no more. */
 const struct links_link *links_at(const struct links *l, uint32_t at);
-const struct links_link *links_coll_at(const struct links *l, uint32_t at);
+const struct links_coll *links_coll_at(const struct links *l, uint32_t at);
 /* The channel of the at-th link; NULL: there is none, or it sent nothing. */
 const struct links_channel *links_channel_at(const struct links *l, uint32_t at, uint32_t channel);
 /* Bytes per second of the at-th link: its channels send side by side. 0: not known. */

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/http/http_user.h"
+#include "base/text/json_text.h"
 #include "model/record.h"
 #include "node/links.h"
 #include "sidecar/node.h"
@@ -105,23 +106,49 @@ void links_node_json(const struct process *p, struct buf *out)
 		buf_printf(out,
 			   "%s{\"communicator\":\"%" PRIx64 "\",\"from\":%u,\"to\":%" PRId32
 			   ",\"transfers\":%" PRIu64 ",\"bytes\":\"%" PRIu64 "\"",
-			   i ? "," : "", k->key.comm, k->key.rank, k->key.peer, k->transfers,
-			   k->bytes);
-		put_fits(out, k->fit);
+			   i ? "," : "", k->key.comm, k->key.rank, k->key.peer, k->sum.transfers,
+			   k->sum.bytes);
+		put_fits(out, k->usual.fit);
 		put_channels(p->links, i, out);
 		buf_printf(out, "}");
 	}
-	buf_printf(out, "],\"collectives\":[");
-	for (uint32_t i = 0; p->links && (k = links_coll_at(p->links, i)); i++) {
-		buf_printf(out,
-			   "%s{\"communicator\":\"%" PRIx64
-			   "\",\"function\":\"%s\",\"count\":%" PRIu64 ",\"transfers\":%" PRIu64
-			   ",\"bytes\":\"%" PRIu64 "\",\"ms\":%.6g,\"bus_gb_s\":%.6g",
-			   i ? "," : "", k->key.comm, record_coll_name(k->key.func), k->collectives,
-			   k->transfers, k->bytes, (double)k->time_ns / 1e6,
-			   k->time_ns ? (double)k->bytes / (double)k->time_ns : 0.0);
-		put_fits(out, k->fit);
-		buf_printf(out, "}");
+	buf_printf(out, "]");
+}
+
+static void put_coll(const struct process *p, const struct links_coll *c, struct buf *out)
+{
+	const struct links_sums *s = &c->pool->sum;
+
+	json_text_append(out, "{\"job\":", p->id.job);
+	buf_printf(
+	    out,
+	    ",\"communicator\":\"%" PRIx64 "\",\"function\":\"%s\",\"ranks\":%u,\"count\":%" PRIu64
+	    ",\"transfers\":%" PRIu64 ",\"bytes\":\"%" PRIu64 "\",\"ms\":%.6g,\"bus_gb_s\":%.6g",
+	    c->key.comm, record_coll_name(c->key.func), c->pool->ranks, s->collectives,
+	    s->transfers, s->bytes, (double)s->time_ns / 1e6,
+	    s->time_ns ? (double)s->bytes / (double)s->time_ns : 0.0);
+	put_fits(out, c->pool->usual.fit);
+	buf_printf(out, "}");
+}
+
+void links_node_json_colls(const struct node *n, const struct http_user *user, struct buf *out)
+{
+	const char *comma = "";
+
+	buf_printf(out, ",\"collectives\":[");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+		const struct links_coll *c;
+
+		if (!p || !p->links || !http_user_sees(user, p->uid))
+			continue;
+		for (uint32_t at = 0; (c = links_coll_at(p->links, at)); at++) {
+			if (c->pool->first != p->links)
+				continue;
+			buf_printf(out, "%s", comma);
+			put_coll(p, c, out);
+			comma = ",";
+		}
 	}
 	buf_printf(out, "]");
 }
@@ -149,20 +176,31 @@ static const struct {
 };
 
 static void put_sample(struct metrics *m, size_t at, const struct process *p,
-		       const struct links_link *k)
+		       const struct links_key *key, const struct links_sums *sum)
 {
-	double v = series[at].what == BYTES	  ? (double)k->bytes
-		   : series[at].what == SECONDS	  ? (double)k->time_ns * 1e-9
-		   : series[at].what == TRANSFERS ? (double)k->transfers
-						  : (double)k->collectives;
+	double v = series[at].what == BYTES	  ? (double)sum->bytes
+		   : series[at].what == SECONDS	  ? (double)sum->time_ns * 1e-9
+		   : series[at].what == TRANSFERS ? (double)sum->transfers
+						  : (double)sum->collectives;
 	char rank[12], comm[20], to[12];
 
 	snprintf(rank, sizeof(rank), "%d", p->id.rank);
-	snprintf(comm, sizeof(comm), "%" PRIx64, k->key.comm);
-	snprintf(to, sizeof(to), "%" PRId32, k->key.peer);
+	snprintf(comm, sizeof(comm), "%" PRIx64, key->comm);
+	snprintf(to, sizeof(to), "%" PRId32, key->peer);
 	metrics_sample(m, series[at].name, v, "job_name", p->id.job, "rank", rank, "communicator",
 		       comm, series[at].of_coll ? "function" : "to",
-		       series[at].of_coll ? record_coll_name(k->key.func) : to, NULL);
+		       series[at].of_coll ? record_coll_name(key->func) : to, NULL);
+}
+
+static void put_samples(struct metrics *m, size_t at, const struct process *p)
+{
+	const struct links_coll *c;
+	const struct links_link *k;
+
+	for (uint32_t i = 0; series[at].of_coll && (c = links_coll_at(p->links, i)); i++)
+		put_sample(m, at, p, &c->key, &c->sum);
+	for (uint32_t i = 0; !series[at].of_coll && (k = links_at(p->links, i)); i++)
+		put_sample(m, at, p, &k->key, &k->sum);
 }
 
 void links_node_metrics(const struct node *n, const struct http_user *user, struct metrics *m)
@@ -171,15 +209,10 @@ void links_node_metrics(const struct node *n, const struct http_user *user, stru
 		metrics_family(m, series[s].name, series[s].help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
-			const struct links_link *k;
 
-			if (!p || !p->links || p->state == PROCESS_GONE ||
-			    !http_user_sees(user, p->uid))
-				continue;
-			for (uint32_t at = 0; (k = series[s].of_coll ? links_coll_at(p->links, at)
-								     : links_at(p->links, at));
-			     at++)
-				put_sample(m, s, p, k);
+			if (p && p->links && p->state != PROCESS_GONE &&
+			    http_user_sees(user, p->uid))
+				put_samples(m, s, p);
 		}
 	}
 }

@@ -441,6 +441,17 @@ static void record(struct process *p)
 	analysis_log_rank(p->node->analysis.log, p->slot, &r);
 }
 
+static struct links *links_of_job(const struct process *p)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = p->node->processes[i];
+
+		if (o && o != p && o->links && !strcmp(o->id.job, p->id.job))
+			return o->links;
+	}
+	return NULL;
+}
+
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
@@ -455,7 +466,7 @@ static int start(struct process *p, struct ring_reader *reader)
 		err = rank_open(&p->rank, &c, n->analysis.recorder, p->slot, n->analysis.canary,
 				seed, clock_monotonic_ns());
 	if (!err)
-		err = links_open(&p->links);
+		err = links_open(&p->links, links_of_job(p));
 	if (!err)
 		err = request_node_begin(p);
 	if (!err)

@@ -367,6 +367,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 		json_rank(b, n->processes[i]);
 	}
 	buf_printf(b, "],\"hidden_ranks\":%u", hidden);
+	links_node_json_colls(n, user, b);
 	json_text_append(b, ",\"uplink\":{\"url\":", n->settings.uplink_url);
 	buf_printf(b,
 		   ",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"

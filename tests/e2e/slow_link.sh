@@ -57,18 +57,19 @@ ok "the line of its shortest times lies below that of the mean" says "$WORK/befo
 	 def at: .regimes[0] | .latency_us + $size / (.rate_gb_s // 1e9) / 1e3; (.min | at) < (.avg | at)'
 ok "its time grows with the size" says "$WORK/before.json" \
 	'.regimes[0] | .rate_gb_s > 0 and .latency_us >= 0'
-colls_fitted() { [ "$(rank '.collectives[0].regimes | length')" -ge 1 ]; }
+colls() { node_api status ".collectives[] | select(.job | startswith(\"loss@\"))"; }
+colls_fitted() { [ "$(colls | jq '.regimes | length')" -ge 1 ]; }
 ok "its collectives are fitted, too" stack_wait 30 colls_fitted
-rank '.collectives[0]' >"$WORK/colls.json"
+colls >"$WORK/colls.json"
 ok "each collective is counted once, with all of its bytes" says "$WORK/colls.json" \
 	'.function == "AllReduce" and .count > 100 and .transfers >= .count and ((.bytes | tonumber) / .count | . > 60000 and . < 100000)'
 ok "its bus bandwidth is the bytes by their time" says "$WORK/colls.json" \
 	'.bus_gb_s > 0 and (.bus_gb_s - (.bytes | tonumber) / .ms / 1e6 | fabs) < 0.01 * .bus_gb_s'
-fits() { "$BIN/sysom" status | tee "$WORK/status" | grep -Eq 'link to 1: .*R2 -?[0-9.]+, error' && grep -Eq 'AllReduce: .*GB/s; R2' "$WORK/status"; }
+fits() { "$BIN/sysom" status | tee "$WORK/status" | grep -Eq 'link to 1: .*R2 -?[0-9.]+, error' && grep -Eq 'AllReduce of 1 rank of loss@[0-9]+, communicator feed: .*GB/s; R2' "$WORK/status"; }
 ok "with lines and errors that can be" says "$WORK/colls.json" \
 	'(.regimes | length) >= 1 and all(.regimes[]; .latency_us >= 0) and .r2 <= 1 and .mape > 0 and .mape < 1'
 ok "sysom status prints both with R2" fits
-grep -E 'link to|all of' "$WORK/status" | sed 's/^/# /'
+grep -E 'link to|AllReduce of' "$WORK/status" | sed 's/^/# /'
 rank '.links[0].channels' >"$WORK/channels.json"
 echo "# $(jq -c '.[0]' "$WORK/channels.json") $(jq -c . "$WORK/colls.json")"
 ok "each channel has its mean size and latency" says "$WORK/channels.json" \
@@ -82,3 +83,26 @@ ok "another job" start delay
 ok "its link's usual times are learned" stack_wait 30 fitted
 ok "its model is ready" stack_wait 60 known 1
 fault delay "4 0" net-link
+
+pair() { # two ranks of one communicator, each with its own connection
+	for r in 0 1; do
+		"$B/test/link_caller" --serve 127.0.0.1 >"$WORK/$r.port" 2>>"$WORK/serve.log" &
+		stack_wait 10 test -s "$WORK/$r.port" || return 1
+		RANK=$r WORLD_SIZE=2 "$BIN/sysom" run --job pair -- "$B/test/link_caller" 127.0.0.1 "$(cat "$WORK/$r.port")" 3600 \
+			>>"$WORK/job.log" 2>&1 &
+	done
+}
+colls() { node_api status '.collectives[] | select(.job | startswith("pair@"))'; }
+both() { [ "$(colls | jq -s 'length == 1 and .[0].ranks == 2 and .[0].count > 400 and (.[0].regimes | length) >= 1')" = true ]; }
+of_rank() { # what one rank sent, in all
+	curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | grep "^sysom_collectives_total{.*job_name=\"pair@.*rank=\"$1\"" | sed 's/.* //'
+}
+summed() { # the ranks go on meanwhile
+	local before=$(($(of_rank 0) + $(of_rank 1))) count
+	count=$(colls | jq .count)
+	[ "$before" -gt 0 ] && [ "$before" -le "$count" ] && [ "$count" -le $(($(of_rank 0) + $(of_rank 1))) ]
+}
+ok "two ranks of one communicator" pair
+ok "their collectives are one row, with one fit" stack_wait 30 both
+ok "and the row counts what both sent" summed
+echo "# $(colls | jq -c '{ranks, count, ms, bus_gb_s, regimes}')"

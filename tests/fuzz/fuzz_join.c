@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct join *j;
 	uint32_t n = 0, number[2] = {0}; /* of launches and kernels */
 
-	CHECK(!links_open(&c.links));
+	CHECK(!links_open(&c.links, NULL));
 	CHECK(!join_open(&j, &sink, &clock, 4));
 	for (size_t at = 0; at + 2 <= bytes; n++) {
 		struct ring_lane_view v = {.lane = data[at] & 3,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * link_caller.c - a rank whose collectives send over a real TCP connection, and tell NCCL's profiler
- * plugin what NCCL would: a step is some collectives of the main thread, which waits for the proxy
- * thread to have sent their parts. A part is with the network until the other end has it all.
+ * link_caller.c - rank 0 or 1 (RANK), whose collectives send over a real TCP connection, and
+ * tell NCCL's profiler plugin what NCCL would: a step is some collectives of the main thread,
+ * which waits for the proxy thread to have sent their parts. A part is with the network until
+ * the other end has it all.
  * usage: link_caller HOST PORT SECONDS; --serve ADDRESS: the other end, which prints its port. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -25,7 +26,7 @@
 static const struct nccl_profiler_table *table;
 static nccl_profiler_v5_start_fn begin;
 static void *context;
-static int sock;
+static int sock, rank;
 static char data[PART_MAX];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,7 +64,7 @@ static void send_parts(void *coll, unsigned n)
 	e.type = NCCL_PROFILE_PROXY_OP;
 	e.parent = coll;
 	e.proxy_op.pid = getpid();
-	e.proxy_op.peer = 1;
+	e.proxy_op.peer = !rank;
 	e.proxy_op.is_send = 1;
 	begin(context, &op, &e);
 	for (int i = 0; i < PARTS; i++) {
@@ -172,8 +173,9 @@ int main(int argc, char **argv)
 	table = dlsym(RTLD_DEFAULT, "ncclProfiler_v5");
 	if (argc != 4 || !table || !step_begin || !step_end || connect_to(argv[1], argv[2]))
 		return 2;
+	rank = getenv("RANK") && atoi(getenv("RANK")) == 1;
 	begin = (nccl_profiler_v5_start_fn)table->start;
-	((nccl_profiler_v5_init_fn)table->init)(&context, HASH, &mask, "job", 2, 2, 0, NULL);
+	((nccl_profiler_v5_init_fn)table->init)(&context, HASH, &mask, "job", 2, 2, rank, NULL);
 	pthread_create(&proxy, NULL, proxy_main, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	until = t.tv_sec + atoi(argv[3]);

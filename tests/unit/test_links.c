@@ -44,7 +44,7 @@ static void judge(struct links *l, uint64_t now_ns)
 static int setup(void **state)
 {
 	seed = 20261127;
-	return links_open((struct links **)state);
+	return links_open((struct links **)state, NULL);
 }
 
 static int teardown(void **state)
@@ -155,7 +155,7 @@ static void nothing_is_judged_before_the_usual_times_are_known(void **state)
 		judge(l, 2 * S);
 		assert_int_equal(seen_count, 0);
 	}
-	assert_true(links_at(l, 0)->fit[LINK_MEDIAN].regimes == 1 && !links_at(l, 1));
+	assert_true(links_at(l, 0)->usual.fit[LINK_MEDIAN].regimes == 1 && !links_at(l, 1));
 	judge(l, 3 * S); /* a period in which nothing was sent */
 	assert_int_equal(seen_count, 0);
 }
@@ -164,7 +164,7 @@ static void nothing_is_judged_before_the_usual_times_are_known(void **state)
 static void a_collective_is_counted_once_and_whole(void **state)
 {
 	struct links *l = *state;
-	const struct links_link *c;
+	const struct links_coll *c;
 	uint64_t at = S, next = S;
 	uint32_t colls = 400, inputs = 6;
 
@@ -191,13 +191,17 @@ static void a_collective_is_counted_once_and_whole(void **state)
 	assert_null(links_coll_at(l, 1));
 	assert_int_equal(links_stats(l)->collectives, colls);
 	assert_int_equal(links_stats(l)->late, 0);
-	assert_int_equal(c->collectives, colls);
-	assert_int_equal(c->transfers, colls * inputs * 8);
-	assert_int_equal(c->bytes, (uint64_t)colls * inputs * 8000);
+	assert_int_equal(c->sum.collectives, colls);
+	assert_int_equal(c->sum.transfers, colls * inputs * 8);
+	assert_int_equal(c->sum.bytes, (uint64_t)colls * inputs * 8000);
 	/* each had the size of all its inputs, and lasted from the first to the last */
-	assert_int_equal(c->usual.cells, 1);
-	assert_int_equal(c->usual.cell[0].bytes / c->usual.cell[0].count, inputs * 8000);
-	assert_int_equal(c->usual.cell[0].time_ns / c->usual.cell[0].count, 2505 * US);
+	assert_int_equal(c->pool->usual.samples.cells, 1);
+	assert_int_equal(c->pool->usual.samples.cell[0].bytes /
+			     c->pool->usual.samples.cell[0].count,
+			 inputs * 8000);
+	assert_int_equal(c->pool->usual.samples.cell[0].time_ns /
+			     c->pool->usual.samples.cell[0].count,
+			 2505 * US);
 }
 
 static void a_call_without_transfers_holds_nothing_open(void **state)
@@ -283,16 +287,62 @@ static void adds_up_channels_and_collectives(void **state)
 	assert_null(links_channel_at(l, 9, 0));
 	assert_non_null(links_channel_at(l, 1, LINKS_CHANNELS - 1));
 	/* one collective: from the first to the last transfer */
-	assert_int_equal(links_coll_at(l, 0)->collectives, 1);
-	assert_int_equal(links_coll_at(l, 0)->transfers, 24);
-	assert_int_equal(links_coll_at(l, 0)->time_ns, 2000);
-	assert_int_equal(links_coll_at(l, 0)->bytes, 24000);
+	assert_int_equal(links_coll_at(l, 0)->sum.collectives, 1);
+	assert_int_equal(links_coll_at(l, 0)->sum.transfers, 24);
+	assert_int_equal(links_coll_at(l, 0)->sum.time_ns, 2000);
+	assert_int_equal(links_coll_at(l, 0)->sum.bytes, 24000);
+}
+
+static void send_100(struct links *l, uint32_t seq)
+{
+	for (uint32_t i = 0; i < 100; i++) {
+		struct transfer t = input(S + i * 1000 * US, seq + i, 3, 0, 4096, 1);
+
+		links_add(l, &t);
+	}
+	judge(l, 100 * S);
+}
+
+static void ranks_of_a_job_share_the_times_of_their_collectives(void **state)
+{
+	struct links *first = *state, *second, *other, *alone = NULL;
+	const struct links_pool *pool;
+
+	assert_int_equal(links_open(&second, first), 0);
+	assert_int_equal(links_open(&other, first), 0);
+	assert_int_equal(links_open(&alone, NULL), 0);
+	send_100(first, 0);
+	send_100(second, 0);
+	send_100(alone, 0);
+	pool = links_coll_at(first, 0)->pool;
+	assert_ptr_equal(links_coll_at(second, 0)->pool, pool);
+	assert_null(links_coll_at(other, 0));
+	assert_int_equal(links_coll_at(alone, 0)->pool->ranks, 1);
+	assert_int_equal(pool->ranks, 2);
+	assert_ptr_equal(pool->first, first);
+	assert_int_equal(pool->sum.collectives, 200);
+	assert_int_equal(pool->sum.bytes, 2 * links_coll_at(second, 0)->sum.bytes);
+	assert_int_equal(links_coll_at(second, 0)->sum.collectives, 100);
+	/* together they are enough to learn from */
+	judge(first, 100 * S);
+	assert_int_equal(pool->usual.fit[LINK_MEDIAN].samples, 200);
+	/* what a rank that ends has sent remains */
+	links_close(first);
+	assert_int_equal(pool->ranks, 1);
+	assert_ptr_equal(pool->first, second);
+	send_100(other, 0);
+	assert_ptr_equal(links_coll_at(other, 0)->pool, pool);
+	links_close(second);
+	assert_ptr_equal(pool->first, other);
+	assert_int_equal(pool->sum.collectives, 300);
+	links_close(other);
+	*state = alone;
 }
 
 static void a_collective_has_a_line_for_each_regime_of_sizes(void **state)
 {
 	struct links *l = *state;
-	const struct links_link *c;
+	const struct links_coll *c;
 
 	for (uint32_t i = 0; i < 400; i++) {
 		uint64_t bytes = 4096ull << i % 12, small = 20 * US + bytes,
@@ -305,19 +355,20 @@ static void a_collective_has_a_line_for_each_regime_of_sizes(void **state)
 		links_add(l, &t);
 		if (i == LINKS_LEARN_MIN / 2) {
 			judge(l, t.end_ns);
-			assert_int_equal(links_coll_at(l, 0)->fit[LINK_MEDIAN].regimes, 0);
+			assert_int_equal(links_coll_at(l, 0)->pool->usual.fit[LINK_MEDIAN].regimes,
+					 0);
 		}
 	}
 	judge(l, 100 * S);
 	c = links_coll_at(l, 0);
-	assert_int_equal(c->fit[LINK_MEDIAN].regimes, 2);
-	assert_float_equal(c->fit[LINK_MEDIAN].regime[0].latency_ns, 20e3, 2e3);
-	assert_float_equal(c->fit[LINK_MEDIAN].regime[0].ns_per_byte, 1, 0.05);
-	assert_float_equal(c->fit[LINK_MEDIAN].regime[1].latency_ns, 100e3, 10e3);
-	assert_float_equal(c->fit[LINK_MEDIAN].regime[1].ns_per_byte, 0.1, 0.005);
-	assert_in_range(c->fit[LINK_MEDIAN].regime[0].max_bytes, 65536, 131071);
-	assert_true(c->fit[LINK_MEDIAN].r2 > 0.99);
-	assert_true(c->fit[LINK_MEDIAN].mape < 0.01);
+	assert_int_equal(c->pool->usual.fit[LINK_MEDIAN].regimes, 2);
+	assert_float_equal(c->pool->usual.fit[LINK_MEDIAN].regime[0].latency_ns, 20e3, 2e3);
+	assert_float_equal(c->pool->usual.fit[LINK_MEDIAN].regime[0].ns_per_byte, 1, 0.05);
+	assert_float_equal(c->pool->usual.fit[LINK_MEDIAN].regime[1].latency_ns, 100e3, 10e3);
+	assert_float_equal(c->pool->usual.fit[LINK_MEDIAN].regime[1].ns_per_byte, 0.1, 0.005);
+	assert_in_range(c->pool->usual.fit[LINK_MEDIAN].regime[0].max_bytes, 65536, 131071);
+	assert_true(c->pool->usual.fit[LINK_MEDIAN].r2 > 0.99);
+	assert_true(c->pool->usual.fit[LINK_MEDIAN].mape < 0.01);
 }
 
 /* A third of the transfers meets congestion and takes four times as long. */
@@ -334,7 +385,7 @@ static void the_mean_and_the_shortest_times_have_lines_of_their_own(void **state
 		links_add(l, &t);
 	}
 	judge(l, 100 * S);
-	fit = links_at(l, 0)->fit;
+	fit = links_at(l, 0)->usual.fit;
 	assert_float_equal(link_fit_predict(&fit[LINK_MEDIAN], 16384), usual, 0.1 * usual);
 	assert_float_equal(link_fit_predict(&fit[LINK_MIN], 16384), 0.9 * usual, 0.05 * usual);
 	assert_float_equal(link_fit_predict(&fit[LINK_AVG], 16384), 2 * usual, 0.1 * usual);
@@ -351,6 +402,7 @@ int main(void)
 	    TEST(a_call_without_transfers_holds_nothing_open),
 	    TEST(hostile_figures_and_full_tables_are_counted),
 	    TEST(adds_up_channels_and_collectives),
+	    TEST(ranks_of_a_job_share_the_times_of_their_collectives),
 	    TEST(a_collective_has_a_line_for_each_regime_of_sizes),
 	    TEST(the_mean_and_the_shortest_times_have_lines_of_their_own),
 	};
