@@ -62,7 +62,7 @@ ROWS = (
         tool="tests/faults/inject.py affinity --pid {pid} --cpus 1; tests/faults/cpu_hog.py --cpu 1", causes=("os-run-queue",),
         named="cpu-hog", layer="os"),
     Row("launch", "the process that launches is stopped again and again",
-        tool="tests/faults/inject.py stop --pid {pid} --ms 60 --every 330", causes=("os-stopped",), named="do_signal_stop", layer="os"),
+        tool="tests/faults/inject.py stop --pid {pid} --ms 60 --every 330", causes=("os-stopped",), named="host stopped", layer="os"),
     Row("fallback", "a worker loads cached prefixes from files, past the page cache", "fallback:rank=1:size=32",
         causes=("storage-disk",), named="_read_files", layer="storage"),
     Row("nic", "the link over which a worker saves its cache loses packets", link="0 12",
