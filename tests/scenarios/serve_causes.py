@@ -177,8 +177,9 @@ def run(row):
         start_ns = start_of(truth)
         time.sleep(max(0.0, LEARN_S - (time.monotonic_ns() - start_ns) / 1e9))
         since = time.time_ns()
+        pid = pid_of(truth) if "{pid}" in row.tool else 0
         tools = [subprocess.Popen([sys.executable, *tool.split()])
-                 for tool in row.tool.format(nvml=nvml, pid=pid_of(truth)).split(";") if tool]
+                 for tool in row.tool.format(nvml=nvml, pid=pid).split(";") if tool]
         if link:
             link.set(row.link)
         time.sleep(FAULT_S)
