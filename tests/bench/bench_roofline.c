@@ -359,7 +359,7 @@ int main(int argc, char **argv)
 	static const char *const vidur_work[] = {"num_tokens", NULL};
 	static const char *const vidur_key[] = {"num_tensor_parallel_workers", NULL, NULL};
 	static const char *const synthetic[] = {
-	    "synthetic prefill curve, 1% noise",   "synthetic decode, skewed noise",
+	    "synthetic prefill curve, 1% noise",    "synthetic decode, skewed noise",
 	    "synthetic constant work, heavy tails", "synthetic stairs, 1.5% noise",
 	    "synthetic two works, 5% noise",	    "synthetic noise only: to be refused",
 	};
