@@ -427,9 +427,9 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 	slow_gpu(v, effect, true, how);
 }
 
-/* How many times as long a launch takes: by the ledger, which is of all slow steps. Kernels that are
- * compared by name are of one window. */
-static double shown_ratio(const struct diagnosis_view *v, const struct pair *p)
+/* "2.00 times as long as before": a launch, by the ledger, which is of all slow steps. Kernels that are
+ * compared by name are of one window, and of peers if there are any. */
+static void ratio_text(const struct diagnosis_view *v, const struct pair *p, char *out, size_t room)
 {
 	size_t bytes = strlen(p->name);
 	double slow_ns = 0, slow = 0, usual_ns = 0, usual = 0;
@@ -445,13 +445,17 @@ static double shown_ratio(const struct diagnosis_view *v, const struct pair *p)
 		usual_ns += r->reference_busy_ns;
 		usual += r->reference_count;
 	}
-	return slow > 0 && usual > 0 && usual_ns > 0 ? slow_ns / slow / (usual_ns / usual)
-						     : ratio_of(p);
+	if (slow > 0 && usual > 0 && usual_ns > 0)
+		snprintf(out, room, "%.2f times as long %s", slow_ns / slow / (usual_ns / usual),
+			 v->past ? "as before" : "as on the peers");
+	else
+		snprintf(out, room, "%.2f times as long %s", ratio_of(p), v->as);
 }
 
 static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
 {
 	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
+	char ratio[64];
 
 	for (uint32_t i = 0; i < n; i++) {
 		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
@@ -472,8 +476,9 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
 		text_copy(c->subject, sizeof(c->subject), p[i].name);
-		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long %s",
-			 NAME_SHOWN, p[i].name, shown_ratio(v, &p[i]), v->as);
+		ratio_text(v, &p[i], ratio, sizeof(ratio));
+		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %s", NAME_SHOWN, p[i].name,
+			 ratio);
 		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }

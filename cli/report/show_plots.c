@@ -85,7 +85,7 @@ static void print_ranks(FILE *to, const struct rank_grid *g, unsigned columns)
 		late |= isfinite(c.late_ns);
 	}
 	fprintf(to, "\n  %-10s%s%9s %-*s %11s%s%s\n", "ranks", term_style(TERM_DIM), "self time",
-		(int)bar, columns >= 80 ? "median, flagged steps" : "median",
+		(int)bar, columns >= 80 ? "median, when flagged" : "median",
 		g->by_peers ? "vs peers" : "vs expected", late ? "       late" : "",
 		term_style(TERM_PLAIN));
 	for (uint32_t r = 0, shown = 0; r < g->rank_count; r++) {
