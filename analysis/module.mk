@@ -14,15 +14,16 @@ analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regr
 	$(call in,analysis/ledger,coll_split function_class host_timeline ledger wait_class \
 		window_ledger) \
 	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
-		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile slow_step)
+		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile slow_step) \
+	$(call in,analysis/requests,request_parts request_table request_table_steps)
 analysis_NEEDS := model
 
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \
 	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
-	test_clocks test_cross test_hang test_growth test_link test_slow_step)
-$(call fuzz,analysis,fuzz_judge)
-$(call bench,analysis,bench_peers bench_roofline)
+	test_clocks test_cross test_hang test_growth test_link test_slow_step test_request_table)
+$(call fuzz,analysis,fuzz_judge fuzz_requests)
+$(call bench,analysis,bench_peers bench_requests bench_roofline)
 bench_peers_SRCS := tests/bench/bench_peers.c cli/trace/trace_reader.c
 bench_peers_LDLIBS := -lz -lzstd
 bench_roofline_SRCS := tests/bench/bench_roofline.c cli/trace/trace_reader.c

@@ -26,6 +26,7 @@ MAY = {
     "analysis/cross": {"base", "model", "analysis/robust", "analysis/slow"},
     "analysis/ledger": {"base", "model", "analysis/robust"},
     "analysis/cause": {"base", "model", "analysis/robust", "analysis/ledger"},
+    "analysis/requests": {"base", "model"},
     "analysis/trace": {"base", "model", "analysis"},
     "wire": {"base", "model"},
     "wire/link": {"base"},

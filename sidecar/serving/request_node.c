@@ -14,7 +14,7 @@
 #include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/text/text.h"
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 #include "sidecar/node.h"
 
 #define LINKS	      16u

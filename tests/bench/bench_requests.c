@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "model/record.h"
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 
 #define BATCH 256u
 #define STEPS 4000u

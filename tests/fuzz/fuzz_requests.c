@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "model/record.h"
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 #define MS 1000000ull

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "model/record.h"
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 
 #define MS 1000000ull
 #define S  1000000000ull

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/idmap.h"
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 
 /* Requests in open spans of one process: a batch is at most some thousand. A power of two. */
 #define PARTS_MAX 4096u

@@ -9,7 +9,7 @@
 #include "base/room.h"
 #include "base/text/text.h"
 #include "model/thresholds.h"
-#include "node/requests/request_table_private.h"
+#include "analysis/requests/request_table_private.h"
 
 /* An id that comes so soon after its end is a late update, not a new request. */
 #define REUSE_NS 10000000000ull

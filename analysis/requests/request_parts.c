@@ -2,7 +2,7 @@
  * The client's clock runs from delivery to delivery, the engine's from step to step. So that the phases add
  * up, each moment of the client's time is given to one phase, and what the engine did before the delivery
  * of the first token or after that of the last one is in none. */
-#include "node/requests/request_table.h"
+#include "analysis/requests/request_table.h"
 
 static uint64_t clamp(uint64_t t_ns, uint64_t least_ns, uint64_t most_ns)
 {

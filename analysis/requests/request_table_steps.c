@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/record.h"
-#include "node/requests/request_table_private.h"
+#include "analysis/requests/request_table_private.h"
 
 /* kinds of process, in the order of base/span_kind.h */
 enum { PROCESS_ANY, PROCESS_API, PROCESS_ENGINE, PROCESS_WORKER, PROCESS_ROUTER };
