@@ -55,6 +55,49 @@ struct request_violation {
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
 };
 
+/* What one node saw of a request that other nodes may have seen too (docs/requests.md, "Instances on
+ * different nodes"). Fields as in struct request. An open one has only id, serial and flags. */
+/* clang-format off */
+#define REQUEST_PIECE_TIMES(X) \
+	X(arrival_ns) X(handed_ns) X(queued_ns) X(scheduled_ns) X(first_ns) X(last_ns) X(ended_ns) \
+	X(delivered_first_ns) X(delivered_last_ns)
+#define REQUEST_PIECE_SUMS(X) \
+	X(prefill_ns) X(decode_ns) X(pause_ns) X(transfer_ns)
+#define REQUEST_PIECE_COUNTS(X) \
+	X(prompt_tokens) X(prefill_tokens) X(delivered_tokens) X(output_tokens) X(prefill_steps) \
+	X(decode_steps)
+/* clang-format on */
+#define REQUEST_TOKENS_MAX   100000000u
+#define REQUEST_PIECE_NS_MAX 3600000000000ull /* of a sum and of a step */
+enum { REQUEST_PIECE_STEPS = 4 };
+enum request_piece_flag {
+	REQUEST_PIECE_OPEN = 1, /* it goes on; a piece with the same serial will replace this one */
+	REQUEST_PIECE_LOST = 2, /* it has no end here */
+	REQUEST_PIECE_COUNTED = 4, /* the node's beats have counted its arrival */
+};
+struct request_piece {
+	uint64_t id, serial; /* serial: of the node */
+	uint32_t flags;	     /* enum request_piece_flag */
+#define X(f) uint64_t f;
+	REQUEST_PIECE_TIMES(X)
+	REQUEST_PIECE_SUMS(X)
+#undef X
+#define X(f) uint32_t f;
+	REQUEST_PIECE_COUNTS(X)
+#undef X
+	/* the longest: prefill and decode step, pause, transfer; begin_ns 0: none */
+	struct request_step longest[REQUEST_PIECE_STEPS];
+};
+
+/* Pieces of one job in a beat. */
+#define REQUEST_PIECES_MAX 1024u
+struct request_pieces {
+	char job[WIRE_TEXT_BYTES];
+	uint64_t ttft_ns, tpot_ns; /* the node's objectives */
+	struct request_piece *piece;
+	uint32_t count; /* at most REQUEST_PIECES_MAX */
+};
+
 struct request_counts {
 	uint64_t arrived, ended, lost;
 	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];

@@ -279,6 +279,8 @@ struct beat {
 	uint32_t rank_count;
 	struct request_job *requests; /* model/request.h; each of a job of one of the ranks */
 	uint32_t request_count;
+	struct request_pieces *pieces; /* model/request.h; each of a job of one of the ranks */
+	uint32_t piece_jobs;
 };
 
 /* For decoded windows: frees the arrays inside (all names are one allocation), not the struct. */

@@ -204,15 +204,6 @@ static int read_violation(const Sysom__Wire__Violation *pb, struct request_viola
 	return codec_text_read(pb->span, v->span, sizeof(v->span));
 }
 
-/* A job that the sender has no rank of: nothing says whose it is. */
-static bool has_rank(const struct beat *b, const char *job)
-{
-	for (uint32_t i = 0; i < b->rank_count; i++)
-		if (!strcmp(b->ranks[i].rank.job, job))
-			return true;
-	return false;
-}
-
 static int durations_read(const ProtobufCBinaryData *from, struct durations *d)
 {
 	return durations_rows(&(struct fields){.data = from->data, .bytes = from->len}, d);
@@ -223,7 +214,7 @@ static int read_job(const Sysom__Wire__BeatRequests *pb, const struct beat *b,
 {
 	int err = codec_text_read(pb->job, r->job, sizeof(r->job));
 
-	if (!err && !has_rank(b, r->job))
+	if (!err && !codec_has_job(b, r->job))
 		err = -EPROTO;
 	if (!err && (item_bytes(pb) > LIMIT_BEAT_BYTES_PER_RANK ||
 		     pb->n_violations > REQUEST_VIOLATIONS_MAX))

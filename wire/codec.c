@@ -186,3 +186,11 @@ int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r)
 	r->owner = pb->owner;
 	return owner_fits(r) ? 0 : -EPROTO;
 }
+
+bool codec_has_job(const struct beat *b, const char *job)
+{
+	for (uint32_t i = 0; i < b->rank_count; i++)
+		if (!strcmp(b->ranks[i].rank.job, job))
+			return true;
+	return false;
+}

@@ -31,6 +31,11 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out);
  * entries. Every name in the lists is a separate allocation. */
 int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
+/* Whether one of the beat's ranks is of that job. If none is, nothing says whose job it is. */
+bool codec_has_job(const struct beat *b, const char *job);
+/* How many pieces, from the first, take at most so many bytes in a beat; *used: how many these are. */
+uint32_t wire_beat_pieces_fit(const struct request_pieces *p, size_t bytes, size_t *used);
+
 /* The kind of a message, without decoding it; -EPROTO. */
 int codec_kind(const void *data, size_t bytes);
 /* A message of a version later than WIRE_VERSION, of any kind. */
@@ -63,6 +68,9 @@ enum wire_command_kind {
 	/* The rank, or a peer of it, is a suspect until end_ns. sysomd sends beats at the suspect's
 	 * rate, and samples every tick of the whole node, within its own bounds. */
 	WIRE_COMMAND_SUSPECT = 3,
+	/* Until end_ns, send pieces of the job's requests and do not judge these: other nodes may have
+	 * seen parts of them. At most for LIMIT_PIECES_ASKED_NS. */
+	WIRE_COMMAND_PIECES = 4,
 };
 struct wire_command {
 	uint32_t kind; /* enum wire_command_kind, or an unknown one */

@@ -5,7 +5,7 @@ link_SRCS := $(call in,wire/link,req sp tls tls_settings)
 link_NEEDS := base
 link_LDLIBS := -lnng -lgnutls
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
-wire_SRCS := $(call in,wire,beat_columns beat_requests codec columns columns_steps fields pack stacks wire wire_beat \
+wire_SRCS := $(call in,wire,beat_columns beat_pieces beat_requests codec columns columns_steps fields pack stacks wire wire_beat \
 		wire_reply wire_sketch) \
 	$(WIRE_GEN).c
 wire_NEEDS := model

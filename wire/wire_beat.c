@@ -8,7 +8,9 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "model/request.h"
 #include "wire/beat_columns.h"
+#include "wire/beat_pieces.h"
 #include "wire/beat_requests.h"
 #include "wire/codec_internal.h"
 
@@ -106,9 +108,15 @@ size_t wire_beat_requests_fit(struct request_job *r, size_t bytes)
 	return beat_requests_fit(r, bytes);
 }
 
+uint32_t wire_beat_pieces_fit(const struct request_pieces *p, size_t bytes, size_t *used)
+{
+	return beat_pieces_fit(p, bytes, used);
+}
+
 int wire_beat_encode(const struct beat *b, struct buf *out)
 {
 	struct beat_requests *requests = NULL;
+	struct beat_pieces *pieces = NULL;
 	struct item *items;
 	Sysom__Wire__BeatRank **list;
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
@@ -141,12 +149,15 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	pb.n_ranks = b->rank_count;
 	if (!err)
 		err = beat_requests_pack(b, &pb, &requests);
+	if (!err)
+		err = beat_pieces_pack(b, &pb, &pieces);
 	e.beat = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_BEAT, beat_bytes_max(b->rank_count), out);
 	for (uint32_t i = 0; items && i < b->rank_count; i++)
 		item_release(&items[i]);
 	beat_requests_release(requests);
+	beat_pieces_release(pieces);
 	free(items);
 	free(list);
 	return err;
@@ -208,6 +219,8 @@ static int beat_fill(const Sysom__Wire__Beat *pb, struct beat *b)
 	b->rank_count = (uint32_t)pb->n_ranks;
 	if (!err)
 		err = beat_requests_unpack(pb, b);
+	if (!err)
+		err = beat_pieces_unpack(pb, b);
 	if (err)
 		wire_beat_free(b);
 	return err;
@@ -238,7 +251,11 @@ void wire_beat_free(struct beat *b)
 {
 	free(b->ranks);
 	free(b->requests);
+	for (uint32_t i = 0; i < b->piece_jobs; i++)
+		free(b->pieces[i].piece);
+	free(b->pieces);
 	b->ranks = NULL;
 	b->requests = NULL;
-	b->rank_count = b->request_count = 0;
+	b->pieces = NULL;
+	b->rank_count = b->request_count = b->piece_jobs = 0;
 }

@@ -27,6 +27,26 @@ static void check_rows(const struct beat_rank *a, const struct beat_rank *b)
 	CHECK(!memcmp(a->colls, b->colls, a->coll_count * sizeof(a->colls[0])));
 }
 
+static void check_pieces(const struct request_pieces *a, const struct request_pieces *b)
+{
+	CHECK(a->count == b->count && a->count <= REQUEST_PIECES_MAX);
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct request_piece *p = &a->piece[i], *q = &b->piece[i];
+
+		CHECK(p->id && p->id == q->id && p->serial == q->serial);
+#define X(f) CHECK(p->f == q->f);
+		REQUEST_PIECE_TIMES(X)
+		REQUEST_PIECE_SUMS(X)
+		REQUEST_PIECE_COUNTS(X)
+#undef X
+		for (int k = 0; k < REQUEST_PIECE_STEPS; k++) {
+			CHECK(p->longest[k].begin_ns == q->longest[k].begin_ns);
+			CHECK(p->longest[k].end_ns == q->longest[k].end_ns);
+			CHECK(p->longest[k].end_ns >= p->longest[k].begin_ns);
+		}
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static struct wire_reply r, r2;
@@ -42,6 +62,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			for (uint32_t i = 0; i < beat.request_count; i++)
 				CHECK(!memcmp(&again.requests[i], &beat.requests[i],
 					      sizeof(beat.requests[i])));
+			CHECK(again.piece_jobs == beat.piece_jobs);
+			for (uint32_t i = 0; i < beat.piece_jobs; i++)
+				check_pieces(&again.pieces[i], &beat.pieces[i]);
 			for (uint32_t i = 0; i < beat.rank_count; i++)
 				check_rows(&beat.ranks[i], &again.ranks[i]);
 			wire_beat_free(&again);

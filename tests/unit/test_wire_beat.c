@@ -763,6 +763,210 @@ static void refuses_requests_that_cannot_be(void **unused)
 	wire_beat_free(&got);
 }
 
+/* ---- pieces of requests ---- */
+
+static void fill_pieces(struct request_pieces *p, struct request_piece *piece, uint32_t count)
+{
+	*p = (struct request_pieces){.job = "llama-pretrain",
+				     .ttft_ns = 1000000000,
+				     .tpot_ns = 50000000,
+				     .piece = piece,
+				     .count = count};
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t at = 86400000000000ull + 30000000ull * i;
+
+		piece[i] = (struct request_piece){.id = 0x8899aabbccddee00ull + i,
+						  .serial = 86400000000000ull + i,
+						  .flags = REQUEST_PIECE_OPEN};
+		if (i & 1)
+			continue;
+		piece[i] =
+		    (struct request_piece){.id = 0x8899aabbccddee00ull + i,
+					   .serial = 86400000000000ull + i,
+					   .flags = REQUEST_PIECE_COUNTED,
+					   .arrival_ns = at,
+					   .handed_ns = at + 10000,
+					   .queued_ns = at + 200000,
+					   .scheduled_ns = at + 400000,
+					   .first_ns = at + 150000000,
+					   .last_ns = at + 2000000000,
+					   .ended_ns = at + 2000100000,
+					   .delivered_last_ns = at + 2000050000,
+					   .prefill_ns = 149000000,
+					   .decode_ns = 1700000000,
+					   .transfer_ns = 40000000,
+					   .prompt_tokens = 1332,
+					   .prefill_tokens = 1332,
+					   .output_tokens = 31,
+					   .prefill_steps = 3,
+					   .decode_steps = 30,
+					   .longest = {{at + 400000, at + 80000000, 512, 512, 1},
+						       {at + 900000000, at + 940000000, 1, 2, 2},
+						       {0},
+						       {at + 150000000, at + 190000000, 0, 0, 0}}};
+	}
+}
+
+static int send_pieces(const struct request_pieces *p, struct beat *got, struct buf *out)
+{
+	static struct beat_rank rank[2];
+	struct beat b = {.ranks = rank,
+			 .rank_count = 2,
+			 .pieces = (struct request_pieces *)(uintptr_t)p,
+			 .piece_jobs = 1};
+	uint64_t state = 8;
+	int err;
+
+	steady_rank(&rank[0], 2, 8, 1e8, &state);
+	steady_rank(&rank[1], 2, 8, 1e8, &state);
+	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
+	err = wire_beat_encode(&b, out);
+	return err ? err : wire_beat_decode(out->data, out->bytes, got);
+}
+
+static void assert_same_piece(const struct request_piece *a, const struct request_piece *b)
+{
+#define X(f) assert_true(a->f == b->f);
+	X(id)
+	X(serial)
+	X(flags)
+	REQUEST_PIECE_TIMES(X)
+	REQUEST_PIECE_SUMS(X)
+	REQUEST_PIECE_COUNTS(X)
+	for (int i = 0; i < REQUEST_PIECE_STEPS; i++) {
+		X(longest[i].begin_ns)
+		X(longest[i].end_ns)
+		X(longest[i].tokens)
+		X(longest[i].step_tokens)
+		X(longest[i].batch)
+	}
+#undef X
+}
+
+static void round_trips_pieces(void **unused)
+{
+	struct request_piece piece[6];
+	struct request_pieces p;
+	struct beat got;
+	struct buf out;
+
+	fill_pieces(&p, piece, 6);
+	assert_int_equal(send_pieces(&p, &got, &out), 0);
+	assert_int_equal(got.piece_jobs, 1);
+	assert_string_equal(got.pieces[0].job, p.job);
+	assert_true(got.pieces[0].ttft_ns == p.ttft_ns && got.pieces[0].tpot_ns == p.tpot_ns);
+	assert_int_equal(got.pieces[0].count, 6);
+	for (int i = 0; i < 6; i++)
+		assert_same_piece(&got.pieces[0].piece[i], &piece[i]);
+	wire_beat_free(&got);
+	buf_fini(&out);
+}
+
+/* docs/wire-format.md, "Pieces of requests": what is written must stay readable. */
+static void the_bytes_of_pieces_stay(void **unused)
+{
+	static const uint8_t golden[] = {
+	    0x02, 0x00, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99, 0x88, 0x80, 0x80, 0xf8, 0x94, 0x92,
+	    0xa5, 0x27, 0x04, 0xff, 0x02, 0x80, 0x80, 0xf8, 0x94, 0x92, 0xa5, 0x27, 0xa0, 0x9c,
+	    0x01, 0xe0, 0x98, 0x17, 0x80, 0xb5, 0x18, 0x80, 0xdc, 0xd5, 0x8e, 0x01, 0x80, 0x8a,
+	    0xa6, 0xe4, 0x0d, 0xc0, 0x9a, 0x0c, 0x9f, 0x8d, 0x06, 0x0b, 0x9f, 0xf3, 0x81, 0xf3,
+	    0x0e, 0x80, 0xb3, 0xfa, 0x25, 0x80, 0x04, 0x80, 0x04, 0x01, 0x80, 0xba, 0xf6, 0xd9,
+	    0x06, 0x80, 0xb4, 0x89, 0x13, 0x01, 0x02, 0x02, 0xff, 0xdd, 0xa0, 0xcb, 0x05, 0x80,
+	    0xb4, 0x89, 0x13, 0x00, 0x00, 0x00, 0xc0, 0x9e, 0x86, 0x47, 0x80, 0xe2, 0xcf, 0xaa,
+	    0x06, 0x00, 0x80, 0xb4, 0x89, 0x13, 0xb4, 0x0a, 0xb4, 0x0a, 0x00, 0x1f, 0x03, 0x1e,
+	    0x01, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99, 0x88, 0x02, 0x01};
+	struct request_piece piece[2];
+	struct request_pieces p;
+	struct beat got;
+	struct buf out;
+
+	fill_pieces(&p, piece, 2);
+	assert_int_equal(send_pieces(&p, &got, &out), 0);
+	assert_non_null(memmem(out.data, out.bytes, golden, sizeof(golden)));
+	wire_beat_free(&got);
+	buf_fini(&out);
+}
+
+static void as_many_pieces_as_there_is_room_for(void **unused)
+{
+	static struct request_piece piece[REQUEST_PIECES_MAX + 1];
+	struct request_pieces p;
+	struct beat got;
+	struct buf out;
+	size_t used;
+	uint32_t count;
+
+	fill_pieces(&p, piece, REQUEST_PIECES_MAX + 1);
+	assert_int_equal(wire_beat_pieces_fit(&p, 1u << 20, &used), REQUEST_PIECES_MAX);
+	assert_int_equal(wire_beat_pieces_fit(&p, 20, &used), 0);
+	assert_int_equal(used, 0);
+	for (size_t room = 100; room < 4000; room += 37) {
+		p.count = 200;
+		count = wire_beat_pieces_fit(&p, room, &used);
+		assert_true(used <= room);
+		p.count = count;
+		if (count)
+			assert_int_equal(wire_beat_pieces_fit(&p, used, &used), count);
+	}
+	/* 40 whole ones in 4 KB */
+	assert_in_range(count, 40, 80);
+	assert_int_equal(send_pieces(&p, &got, &out), 0);
+	wire_beat_free(&got);
+	buf_fini(&out);
+}
+
+static int send_changed(void (*change)(struct request_pieces *p))
+{
+	struct request_piece piece[3];
+	struct request_pieces p;
+	struct beat got;
+	struct buf out;
+	int err;
+
+	fill_pieces(&p, piece, 3);
+	change(&p);
+	err = send_pieces(&p, &got, &out);
+	if (!err)
+		wire_beat_free(&got);
+	buf_fini(&out);
+	return err;
+}
+
+static void no_rank(struct request_pieces *p)
+{
+	strcpy(p->job, "another");
+}
+static void no_id(struct request_pieces *p)
+{
+	p->piece[1].id = 0;
+}
+static void many_tokens(struct request_pieces *p)
+{
+	p->piece[2].output_tokens = REQUEST_TOKENS_MAX + 1;
+}
+static void long_step(struct request_pieces *p)
+{
+	p->piece[2].longest[0].end_ns += REQUEST_PIECE_NS_MAX;
+}
+static void backwards(struct request_pieces *p)
+{
+	p->piece[2].longest[0].end_ns = p->piece[2].longest[0].begin_ns - 1;
+}
+static void none_at_all(struct request_pieces *p)
+{
+	p->count = 0;
+}
+
+static void refuses_pieces_that_cannot_be(void **unused)
+{
+	assert_int_equal(send_changed(no_rank), -EPROTO);
+	assert_int_equal(send_changed(no_id), -EINVAL);
+	assert_int_equal(send_changed(many_tokens), -EINVAL);
+	assert_int_equal(send_changed(long_step), -EINVAL);
+	assert_int_equal(send_changed(backwards), -EINVAL);
+	assert_int_equal(send_changed(none_at_all), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -770,6 +974,10 @@ int main(void)
 	    cmocka_unit_test(round_trips_requests),
 	    cmocka_unit_test(requests_without_room_lose_violations_and_then_times),
 	    cmocka_unit_test(refuses_requests_that_cannot_be),
+	    cmocka_unit_test(round_trips_pieces),
+	    cmocka_unit_test(the_bytes_of_pieces_stay),
+	    cmocka_unit_test(as_many_pieces_as_there_is_room_for),
+	    cmocka_unit_test(refuses_pieces_that_cannot_be),
 	    cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
 	    cmocka_unit_test(round_trips_collectives_that_do_not_end),
 	    cmocka_unit_test(round_trips_collectives_exactly),
