@@ -15,7 +15,7 @@ analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regr
 		window_ledger) \
 	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
 		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile slow_step) \
-	$(call in,analysis/requests,request_parts request_table request_table_steps)
+	$(call in,analysis/requests,request_parts request_pieces request_table request_table_steps)
 analysis_NEEDS := model
 
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \

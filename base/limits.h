@@ -48,6 +48,9 @@
 /* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
  * of ten thousand would take minutes. */
 #define LIMIT_NODE_REQUESTS 65536u
+/* How long a node sends pieces of a job's requests after it was asked to: twice the time after which it
+ * is asked again. */
+#define LIMIT_PIECES_ASKED_NS 60000000000ull
 /* Events drained from one process of a user before the next user gets a turn (fairness). */
 #define LIMIT_DRAIN_BATCH 4096
 /* Connections to the attach socket that have not sent a hello yet; a job's processes connect
@@ -182,6 +185,10 @@
 #define LIMIT_FLEET_COMMANDS 64u
 /* Windows requested per minute and job (INV-10): a suspect and two peers, five times. */
 #define LIMIT_PULL_WINDOWS 16u
+/* Jobs whose requests are joined from pieces of several nodes, and open requests of each: some 20 MB a
+ * job. Clusters have some serving jobs with instances on different nodes. */
+#define LIMIT_FLEET_JOINED	    16u
+#define LIMIT_FLEET_JOINED_REQUESTS 4096u
 /* Windows requested once in ten minutes of a job that hangs: its ranks' stacks, 100 kB each. */
 #define LIMIT_PULL_HANG_WINDOWS 256u
 /* ---- comparing the ranks of a job (analysis/cross/cross.h) ---- */

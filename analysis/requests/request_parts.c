@@ -23,6 +23,12 @@ static uint64_t transfer_since(const struct request *r, uint64_t t_ns)
 	return r->transfer_ns > before ? r->transfer_ns - before : 0;
 }
 
+/* What is left when the engines' time is known: it is also that between them, if it is not known. */
+static enum request_phase after_engine(const struct request *r)
+{
+	return r->clock_unknown ? REQUEST_PHASE_NONE : REQUEST_OUTPUT;
+}
+
 static void first_token(const struct request *r, uint64_t *ns)
 {
 	uint64_t end = request_first_ns(r);
@@ -34,7 +40,7 @@ static void first_token(const struct request *r, uint64_t *ns)
 	ns[r->scheduled_ns ? REQUEST_QUEUE : REQUEST_PHASE_NONE] = scheduled - handed;
 	ns[r->first_ns ? REQUEST_PREFILL : REQUEST_PHASE_NONE] += first - scheduled;
 	ns[REQUEST_TRANSFER] = moved_late(r) ? 0 : clamp(r->transfer_ns, 0, end - first);
-	ns[REQUEST_OUTPUT] = end - first - ns[REQUEST_TRANSFER];
+	ns[after_engine(r)] += end - first - ns[REQUEST_TRANSFER];
 }
 
 static void further_tokens(const struct request *r, uint64_t *ns)
@@ -49,7 +55,7 @@ static void further_tokens(const struct request *r, uint64_t *ns)
 		ns[REQUEST_DECODE] = (uint64_t)(engine * ((double)r->decode_ns / steps));
 	ns[steps > 0 ? REQUEST_PAUSE : REQUEST_PHASE_NONE] =
 	    to - from - ns[REQUEST_TRANSFER] - ns[REQUEST_DECODE];
-	ns[REQUEST_OUTPUT] = end - begin - (to - from);
+	ns[after_engine(r)] += end - begin - (to - from);
 }
 
 void request_parts(const struct request *r, enum request_objective objective,

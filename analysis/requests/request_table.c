@@ -21,7 +21,8 @@ void request_config_default(struct request_config *c)
 	*c = (struct request_config){.ttft_ns = 10000000000ull,
 				     .tpot_ns = 100000000ull,
 				     .settle_ns = 2000000000ull,
-				     .silent_ns = 600000000000ull};
+				     .silent_ns = 600000000000ull,
+				     .open_max = LIMIT_NODE_REQUESTS};
 }
 
 int request_table_open(struct request_table **out, const struct request_config *c,
@@ -54,8 +55,37 @@ void request_table_close(struct request_table *t)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		free_engine(t, i);
 	idmap_fini(&t->by_id);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		free(t->job[i].piece);
+	free(t->seen);
 	free(t->request);
 	free(t);
+}
+
+/* ---- pieces ---- */
+
+static bool forwards(const struct request_table *t, const struct request *r)
+{
+	return r->announced ||
+	       (t->now_ns < t->job[r->job].pieces_until_ns && !r->judged[REQUEST_TTFT]);
+}
+
+/* A piece replaces the one that said that the request is open, unless that may have been sent. */
+static void put_piece(struct request_job_state *j, const struct request *r, uint32_t flags)
+{
+	uint32_t at = j->pieces_sent;
+
+	if (!j->piece)
+		j->piece = malloc(REQUEST_PIECES_MAX * sizeof(*j->piece));
+	while (j->piece && at < j->pieces && j->piece[at].serial != r->serial)
+		at++;
+	if (!j->piece || at == REQUEST_PIECES_MAX) {
+		j->stats.parts_lost++;
+		return;
+	}
+	request_pieces_of(r, &j->piece[at]);
+	j->piece[at].flags |= flags;
+	j->pieces += at == j->pieces;
 }
 
 /* ---- lists ---- */
@@ -280,13 +310,26 @@ static void report(struct request_table *t, const struct request *r,
 		b->counts.violations_dropped++;
 }
 
+/* The piece that has its arrival is missing: the job's other requests came from an API process. */
+static bool is_orphan(const struct request_table *t, const struct request *r)
+{
+	return t->config.joins && t->job[r->job].has_client && !r->handed_ns;
+}
+
+/* Whether only a whole of several pieces says how long it took, or nobody believed says it. */
+static bool is_for_others(const struct request_table *t, const struct request *r)
+{
+	return t->config.joins ? !t->seen[r - t->request].believed || is_orphan(t, r)
+			       : forwards(t, r);
+}
+
 static void judge(struct request_table *t, struct request *r, enum request_objective objective,
 		  uint64_t value_ns)
 {
 	struct request_job_state *j = &t->job[r->job];
 	bool out = value_ns > (objective == REQUEST_TTFT ? t->config.ttft_ns : t->config.tpot_ns);
 
-	if (!value_ns || r->judged[objective])
+	if (!value_ns || r->judged[objective] || is_for_others(t, r))
 		return;
 	r->judged[objective] = true;
 	r->violated[objective] = out;
@@ -308,15 +351,27 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 {
 	struct request_job_state *j = &t->job[r->job];
 	struct request_job_state *most = j;
+	uint32_t node[REQUEST_PIECES];
 
 	r->lost = lost;
 	if (!r->ended_known_ns)
 		r->ended_known_ns = t->now_ns;
 	j->stats.lost += lost;
-	j->beat.counts.lost += lost;
 	j->stats.ended += !lost;
-	j->beat.counts.ended += !lost;
-	j->stats.partial += !r->arrival_ns;
+	if (!is_for_others(t, r)) {
+		j->beat.counts.arrived += 1ull - r->counted;
+		j->beat.counts.lost += lost;
+		j->beat.counts.ended += !lost;
+	} else if (!t->config.joins) {
+		put_piece(j, r, 0);
+	} else if (t->seen[r - t->request].believed) {
+		j->beat.counts.arrived -= r->counted;
+	} else {
+		j->stats.unbelieved++;
+		t->strangers--;
+	}
+	j->stats.joined += t->config.joins && request_table_nodes(t, r, node) > 1;
+	j->stats.partial += !r->arrival_ns || is_orphan(t, r);
 	judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
 	if (!lost && r->arrival_ns)
 		judge(t, r, REQUEST_TPOT, request_tpot_ns(r));
@@ -350,14 +405,15 @@ static struct request *place(struct request_table *t)
 {
 	struct request *r;
 
-	if (t->open >= LIMIT_NODE_REQUESTS)
+	if (t->open >= t->config.open_max)
 		make_room(t);
 	if (t->free) {
 		r = at_of(t, t->free);
 		t->free = r->next;
 		return r;
 	}
-	if (ROOM_FOR(t->request, t->room, t->count + 1ull))
+	if (ROOM_FOR(t->request, t->room, t->count + 1ull) ||
+	    (t->config.joins && ROOM_FOR(t->seen, t->seen_room, t->count + 1ull)))
 		return NULL;
 	return &t->request[t->count++];
 }
@@ -381,16 +437,26 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 	r = place(t);
 	if (!r)
 		return NULL;
-	*r = (struct request){
-	    .id = id, .job = job, .process = REQUEST_NO_PROCESS, .updated_ns = t->now_ns};
+	t->serial = t->now_ns > t->serial ? t->now_ns : t->serial + 1;
+	*r = (struct request){.id = id,
+			      .serial = t->serial,
+			      .job = job,
+			      .process = REQUEST_NO_PROCESS,
+			      .updated_ns = t->now_ns};
+	if (t->config.joins) {
+		t->seen[r - t->request].count = t->seen[r - t->request].believed = 0;
+		t->strangers++;
+	}
+	r->counted = !t->config.joins && !forwards(t, r);
 	link_request(t, r, REQUEST_WAITING);
 	if (idmap_put(&t->by_id, key_of(t, job, id), (uint32_t)(r - t->request))) {
+		t->strangers -= t->config.joins;
 		forget(t, r);
 		return NULL;
 	}
 	j->used = true;
 	j->stats.arrived++;
-	j->beat.counts.arrived++;
+	j->beat.counts.arrived += r->counted;
 	return r;
 }
 
@@ -401,7 +467,12 @@ void request_table_touch(struct request_table *t, struct request *r)
 		r->first_known_ns = t->now_ns;
 	if (r->state != REQUEST_ENDING)
 		move(t, r, r->state);
-	if (r->first_known_ns && t->now_ns > r->first_known_ns + t->config.settle_ns)
+	if (!t->config.joins && !r->announced && forwards(t, r)) {
+		r->announced = true;
+		put_piece(&t->job[r->job], r, REQUEST_PIECE_OPEN);
+	}
+	if (!t->config.joins && r->first_known_ns &&
+	    t->now_ns > r->first_known_ns + t->config.settle_ns)
 		judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
 }
 
@@ -415,7 +486,7 @@ void request_table_run(struct request_table *t, struct request *r, uint32_t proc
 
 void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns)
 {
-	if (r->state == REQUEST_ENDING)
+	if (r->state == REQUEST_ENDING || t_ns < r->handed_last_ns)
 		return;
 	r->ended_ns = t_ns;
 	r->ended_known_ns = t->now_ns;
@@ -481,6 +552,7 @@ void request_table_drop(struct request_table *t, uint32_t process)
 	forget_list(t, &j->open);
 	forget_list(t, &j->ending);
 	forget_list(t, &j->ended);
+	free(j->piece);
 	*j = (struct request_job_state){.name = ""};
 }
 
@@ -493,11 +565,147 @@ void request_table_tend(struct request_table *t, uint64_t now_ns)
 
 		while ((r = at_of(t, j->ending.first)) &&
 		       t->now_ns > r->ended_known_ns + t->config.settle_ns)
-			close_request(t, r, false);
+			close_request(t, r, r->lost);
 		while ((r = at_of(t, j->open.first)) &&
 		       t->now_ns > r->updated_ns + t->config.silent_ns)
 			close_request(t, r, true);
 	}
+}
+
+/* ---- a request whose instances are on different nodes ---- */
+
+void request_table_forward(struct request_table *t, uint32_t process, uint64_t until_ns)
+{
+	if (t->job_of[process])
+		t->job[t->job_of[process] - 1].pieces_until_ns = until_ns;
+}
+
+const struct request_piece *request_table_pieces(const struct request_table *t, uint32_t at,
+						 const char **job, uint32_t *count)
+{
+	*job = t->job[at].name;
+	*count = t->job[at].pieces;
+	return *count ? t->job[at].piece : NULL;
+}
+
+void request_table_sent(struct request_table *t, uint32_t at, uint32_t count)
+{
+	t->job[at].pieces_sent = count;
+}
+
+void request_table_arrived(struct request_table *t)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct request_job_state *j = &t->job[i];
+
+		if (!j->pieces_sent)
+			continue;
+		j->pieces -= j->pieces_sent;
+		memmove(j->piece, j->piece + j->pieces_sent, j->pieces * sizeof(*j->piece));
+		j->pieces_sent = 0;
+	}
+}
+
+/* Replaces the piece with the same serial. False: there are too many. */
+static bool keep_piece(struct request_seen *s, uint32_t node, const struct request_piece *p)
+{
+	uint32_t at = 0;
+
+	while (at < s->count && (s->node[at] != node || s->piece[at].serial != p->serial))
+		at++;
+	if (at == REQUEST_PIECES)
+		return false;
+	/* one that was sent twice may come late */
+	if (at == s->count || !(p->flags & REQUEST_PIECE_OPEN))
+		s->piece[at] = *p;
+	s->node[at] = node;
+	s->count += at == s->count;
+	return true;
+}
+
+/* Its times, from its pieces; its place in the table stays. */
+static void fill_whole(struct request *r, const struct request_seen *s)
+{
+	struct request whole = {.id = r->id,
+				.serial = r->serial,
+				.job = r->job,
+				.process = REQUEST_NO_PROCESS,
+				.updated_ns = r->updated_ns,
+				.ended_known_ns = r->ended_known_ns,
+				.state = r->state,
+				.before = r->before,
+				.next = r->next};
+
+	request_pieces_join(s, &whole);
+	*r = whole;
+}
+
+static bool has_room(const struct request_table *t, uint32_t process, bool believed, uint64_t id)
+{
+	return believed || t->strangers < t->config.open_max / 2 ||
+	       request_table_find(t, process, id);
+}
+
+bool request_table_join(struct request_table *t, uint32_t process, uint32_t node, bool believed,
+			const struct request_piece *p)
+{
+	uint32_t job = t->job_of[process] - 1, nodes[REQUEST_PIECES];
+	struct request *r = has_room(t, process, believed, p->id)
+				? request_table_get(t, job, p->id, REQUEST_NO_PROCESS)
+				: NULL;
+	struct request_seen *s = r ? &t->seen[r - t->request] : NULL;
+	bool open = false;
+
+	if (!r || !keep_piece(s, node, p)) {
+		t->job[job].stats.parts_lost++;
+		return false;
+	}
+	t->strangers -= believed && !s->believed;
+	s->believed |= believed;
+	t->job[job].has_client |= believed && p->handed_ns;
+	for (uint32_t i = 0; i < s->count; i++)
+		open |= s->piece[i].flags & REQUEST_PIECE_OPEN;
+	fill_whole(r, s);
+	request_table_touch(t, r);
+	if (open && r->state != REQUEST_RUNNING)
+		move(t, r, REQUEST_RUNNING);
+	if (!open) {
+		r->ended_known_ns = t->now_ns;
+		move(t, r, REQUEST_ENDING);
+	}
+	return s->believed && request_table_nodes(t, r, nodes) > 1;
+}
+
+void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns)
+{
+	t->config.ttft_ns = ttft_ns;
+	t->config.tpot_ns = tpot_ns;
+}
+
+uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
+			     uint32_t node[REQUEST_PIECES])
+{
+	const struct request_seen *s = &t->seen[r - t->request];
+	uint32_t count = 0, order[REQUEST_PIECES] = {0};
+
+	request_pieces_order(s, order);
+	for (uint32_t i = 0; i < s->count; i++) {
+		uint32_t at = 0;
+
+		while (at < count && node[at] != s->node[order[i]])
+			at++;
+		node[at] = s->node[order[i]];
+		count += at == count;
+	}
+	return count;
+}
+
+const struct request *request_table_find(const struct request_table *t, uint32_t process,
+					 uint64_t id)
+{
+	uint32_t at = idmap_get(&t->by_id, key_of(t, t->job_of[process] - 1, id));
+
+	return at != IDMAP_NONE ? &t->request[at] : NULL;
 }
 
 /* ---- what others read ---- */
@@ -531,6 +739,20 @@ static uint64_t oldest_wait(const struct request_table *t, const struct request_
 	return 0;
 }
 
+/* Those that an engine of this node has, of a job whose engines are on several. */
+static void count_here(const struct request_table *t, const struct request_job_state *j,
+		       struct request_job *out)
+{
+	out->running = out->waiting = 0;
+	for (uint32_t at = j->open.first; at; at = t->request[at - 1].next) {
+		const struct request *r = &t->request[at - 1];
+		bool here = r->scheduled_ns > r->handed_last_ns || r->last_ns > r->handed_last_ns;
+
+		out->running += r->state == REQUEST_RUNNING && here;
+		out->waiting += r->state == REQUEST_WAITING && r->queued_ns;
+	}
+}
+
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out)
 {
@@ -543,6 +765,8 @@ bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 	text_copy(out->job, sizeof(out->job), j->name);
 	out->running = j->running;
 	out->waiting = j->open.count - j->running;
+	if (t->now_ns < j->pieces_until_ns)
+		count_here(t, j, out);
 	out->oldest_wait_ns = out->waiting ? oldest_wait(t, j, now_ns) : 0;
 	return true;
 }

@@ -33,22 +33,28 @@
 #define REQUEST_OPEN_STEPS 4u	 /* of one request, planned and without a result */
 #define REQUEST_SLOWEST	   3u
 #define REQUEST_NO_PROCESS LIMIT_NODE_PROCESSES
+#define REQUEST_PIECES	   4u /* of one request: more nodes or turns than instances exist */
 
 struct request_config {
 	uint64_t ttft_ns, tpot_ns; /* the objectives */
 	/* time until the records of other processes have arrived, before a request is judged */
 	uint64_t settle_ns;
 	uint64_t silent_ns; /* an open request without an update for this long is lost */
+	uint32_t open_max;  /* open requests: LIMIT_NODE_REQUESTS, or less */
+	bool joins;	    /* gets pieces of requests instead of spans */
 };
 void request_config_default(struct request_config *c);
 
 enum request_state { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDING, REQUEST_ENDED };
 
 struct request {
-	uint64_t id;
+	uint64_t id, serial;   /* serial: ascends, also over a restart of the program */
 	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
 	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
+	uint64_t
+	    handed_last_ns; /* when the API process last gave it to an engine; what ended before
+				    it does not end it */
 	/* by this node's clock, not by the spans: the latest update, and when these became known */
 	uint64_t updated_ns, first_known_ns, ended_known_ns;
 	uint32_t prompt_tokens; /* 0: not known */
@@ -64,6 +70,10 @@ struct request {
 	uint8_t open_count, state; /* enum request_state */
 	bool lost;		   /* its engine ended, or no update came */
 	bool moved;		   /* its next step is the first one in another engine */
+	uint8_t counted;	   /* so many nodes' beats have its arrival */
+	bool announced;		   /* others were told that it is open here, and will judge it */
+	/* A node's clock is behind another's: the time between their engines is not known. */
+	bool clock_unknown;
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
 	uint32_t before, next; /* in its list; 1 + index, 0: none */
 };
@@ -83,11 +93,14 @@ void request_parts(const struct request *r, enum request_objective objective,
 
 struct request_stats {
 	uint64_t arrived, ended, lost; /* lost: without an end (request.lost) */
-	uint64_t partial;	       /* ended ones whose arrival was not seen: not judged */
+	uint64_t partial;	       /* ended ones whose arrival was not seen: not judged, as are
+					  those of a joined job whose API process's piece is missing */
 	uint64_t evicted;	       /* open ones, for lack of room */
 	uint64_t repeated;	       /* ids used again */
 	uint64_t bad;		       /* impossible times or counts, which are left out */
 	uint64_t parts_lost;	       /* without their span, or without room */
+	uint64_t joined;	       /* ended ones that several nodes saw */
+	uint64_t unbelieved;	       /* ended ones that no believed node saw: not judged */
 	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
 };
 
@@ -120,7 +133,33 @@ const char *request_table_job(const struct request_table *t, const struct reques
  * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
-/* Sums since open of the job at that place; NULL: no such job, or it had neither a request nor a part of
- * one. */
+/* ---- a request whose instances are on different nodes ---- */
+
+/* Until then, what is seen of the job's requests becomes pieces, and others judge them. */
+void request_table_forward(struct request_table *t, uint32_t process, uint64_t until_ns);
+/* The pieces of the job at that place that wait for a beat, the oldest first; NULL: none. Valid until
+ * the next call. */
+const struct request_piece *request_table_pieces(const struct request_table *t, uint32_t at,
+						 const char **job, uint32_t *count);
+/* The first ones are in a beat. They stay until it has arrived. */
+void request_table_sent(struct request_table *t, uint32_t at, uint32_t count);
+void request_table_arrived(struct request_table *t); /* all that was sent */
+
+/* In a table that joins: a piece of a request of the process's job. The request ends when none of its
+ * pieces is open, and is judged settle_ns later if one of its nodes is believed. */
+/* Those of nodes that are not have at most half of the room. True: nodes share the request, and one of
+ * them is believed. */
+bool request_table_join(struct request_table *t, uint32_t process, uint32_t node, bool believed,
+			const struct request_piece *p);
+void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
+/* The nodes of its pieces, each once, in the order in which it came to them. */
+uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
+			     uint32_t node[REQUEST_PIECES]);
+/* NULL: none of the process's job. */
+const struct request *request_table_find(const struct request_table *t, uint32_t process,
+					 uint64_t id);
+
+/* Sums since open of the job at that place; NULL: no such job, or it had neither a request nor a part
+ * of one. */
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job);

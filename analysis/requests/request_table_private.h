@@ -10,7 +10,7 @@
 #define PARTS_MAX 4096u
 /* Steps of an engine to look for a slow one in: a minute of 20 ms. */
 #define STEPS_MAX  4096u
-#define TOKENS_MAX 100000000u
+#define TOKENS_MAX REQUEST_TOKENS_MAX
 
 struct part {
 	uint64_t begin_ns, id;
@@ -52,10 +52,30 @@ struct request_job_state {
 	struct request_usual usual;
 	struct request_job beat; /* what the next beat reports */
 	bool used;		 /* it had a request */
+	bool has_client;	 /* pieces of an API process came */
+	uint64_t pieces_until_ns;
+	struct request_piece *piece;  /* REQUEST_PIECES_MAX that wait for a beat, or NULL */
+	uint32_t pieces, pieces_sent; /* sent: of the first, not known to have arrived */
 };
+
+/* What nodes saw of one request. */
+struct request_seen {
+	uint32_t count, node[REQUEST_PIECES];
+	struct request_piece piece[REQUEST_PIECES];
+	bool believed; /* one of the nodes is */
+};
+
+/* Fills an empty request; pieces that are open say nothing. */
+void request_pieces_join(const struct request_seen *s, struct request *r);
+/* Its pieces in the order in which the request came to them. */
+void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_PIECES]);
 
 struct request_table {
 	struct request_config config;
+	struct request_seen *seen; /* parallel to request, if the table joins */
+	size_t seen_room;
+	uint32_t strangers; /* open requests that no believed node has */
+	uint64_t serial;    /* the latest */
 	request_violation_fn fn;
 	void *arg;
 	struct request *request;
@@ -80,6 +100,11 @@ void request_table_touch(struct request_table *t, struct request *r);
 void request_table_run(struct request_table *t, struct request *r, uint32_t process);
 /* It has ended, but updates may still come. */
 void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns);
+
+/* Into a list of REQUEST_SLOWEST, the longest first. */
+void request_table_keep_longest(struct request_step *list, const struct request_step *s);
+/* What the table knows of it, as a piece. */
+void request_pieces_of(const struct request *r, struct request_piece *out);
 
 /* The longest step of the engine that overlaps that time; begin_ns 0: none. e: may be NULL. */
 struct request_step request_table_longest(const struct request_engine *e, uint64_t begin_ns,

@@ -32,7 +32,7 @@ static uint64_t length(const struct request_step *s)
 	return s->end_ns - s->begin_ns;
 }
 
-static void keep_longest(struct request_step *list, const struct request_step *s)
+void request_table_keep_longest(struct request_step *list, const struct request_step *s)
 {
 	uint32_t at = REQUEST_SLOWEST;
 
@@ -51,7 +51,7 @@ static void prefill_step(struct request *r, const struct request_step *s)
 	r->prefill_steps++;
 	r->prefill_tokens = sum < TOKENS_MAX ? (uint32_t)sum : TOKENS_MAX;
 	r->prefill_ns += length(s);
-	keep_longest(r->prefill, s);
+	request_table_keep_longest(r->prefill, s);
 	if (r->prompt_tokens && r->prefill_tokens >= r->prompt_tokens)
 		r->first_ns = s->end_ns;
 }
@@ -60,7 +60,7 @@ static void decode_step(struct request *r, const struct request_step *s)
 {
 	r->decode_steps++;
 	r->decode_ns += length(s);
-	keep_longest(r->decode, s);
+	request_table_keep_longest(r->decode, s);
 }
 
 /* The time since its last step. */
@@ -351,6 +351,15 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 	note_prompt(t, r, s->tokens);
 }
 
+/* To an engine, after another one: that may be on another node. */
+static void handed_again(struct request_table *t, struct request *r, uint64_t begin_ns)
+{
+	if (begin_ns > r->handed_last_ns)
+		r->handed_last_ns = begin_ns;
+	if (r->state == REQUEST_ENDING && begin_ns > r->ended_ns)
+		request_table_run(t, r, r->process);
+}
+
 static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
 {
 	struct request *r = request_table_get(t, t->job_of[s->process] - 1, id, engine_of(s));
@@ -362,6 +371,8 @@ static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
 		note_prompt(t, r, s->tokens);
 		if (!r->handed_ns || s->end_ns < r->handed_ns)
 			r->handed_ns = s->end_ns;
+		if (s->tokens)
+			handed_again(t, r, s->begin_ns);
 	} else {
 		engine_mark(t, r, s);
 	}

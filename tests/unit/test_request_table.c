@@ -387,13 +387,15 @@ static void a_request_goes_on_in_a_decode_instance(void **state)
 	assert_int_equal(stats(t).ended, 1);
 }
 
-/* A request of 5 tokens that goes to another engine after its first one. */
-static const struct request *moved(struct request_table *t, uint64_t id, uint64_t ms,
-				   uint64_t transfer_ms, bool delivered_before)
+/* A request of 5 tokens that goes to another engine after its first one. to: the table of that engine's
+ * node, or t. */
+static const struct request *moved(struct request_table *t, struct request_table *to, uint64_t id,
+				   uint64_t ms, uint64_t transfer_ms, bool delivered_before)
 {
 	uint64_t next = ms + 50 + transfer_ms;
 
 	at(t, ms);
+	at(to, ms);
 	about(t, API, id, ms, ms + 1, 100);
 	about(t, ENGINE, id, ms + 2, ms + 3, 100);
 	step(t, id, 100, ms + 10, ms + 50);
@@ -401,16 +403,17 @@ static const struct request *moved(struct request_table *t, uint64_t id, uint64_
 		HANDLES(t, API, DELIVER, ms + 51, ms + 52, {id, 1, false});
 	about(t, ENGINE, id, ms + 50, ms + 51, 1);
 	at(t, ms + 60);
-	about(t, DECODER, id, ms + 60, ms + 61, 100);
+	about(to, DECODER, id, ms + 60, ms + 61, 100);
 	for (uint64_t i = 0; i < 4; i++) {
-		HANDLES(t, DECODER, PLAN, next + 20 * i, next + 20 * i + 1, {id, 1, false});
-		HANDLES(t, DECODER, RESULT, next + 20 * i + 9, next + 20 * i + 10, {id, 1, false});
+		HANDLES(to, DECODER, PLAN, next + 20 * i, next + 20 * i + 1, {id, 1, false});
+		HANDLES(to, DECODER, RESULT, next + 20 * i + 9, next + 20 * i + 10, {id, 1, false});
 	}
 	if (!delivered_before)
 		HANDLES(t, API, DELIVER, next + 71, next + 72, {id, 1, false});
 	HANDLES(t, API, DELIVER, next + 73, next + 74, {id, 4, false});
-	about(t, DECODER, id, next + 71, next + 72, 5);
+	about(to, DECODER, id, next + 71, next + 72, 5);
 	at(t, next + 4000);
+	at(to, next + 4000);
 	return find(t, id);
 }
 
@@ -420,7 +423,7 @@ static void the_time_between_two_engines_is_a_phase(void **state)
 	const struct request *r;
 
 	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
-	r = moved(t, 7, 0, 900, true);
+	r = moved(t, t, 7, 0, 900, true);
 	assert_true(r->transfer_ns == 900 * MS);
 	assert_true(r->pause_ns == 30 * MS);
 	assert_int_equal(seen_count, 1);
@@ -429,7 +432,7 @@ static void the_time_between_two_engines_is_a_phase(void **state)
 	/* less what passed before the delivery of the first token */
 	assert_true(seen[0].v.phase_ns == 898 * MS / 4);
 	/* the decode instance delivers the first token, too */
-	r = moved(t, 8, 10000, 12000, false);
+	r = moved(t, t, 8, 10000, 12000, false);
 	assert_true(r->transfer_ns == 12000 * MS);
 	assert_int_equal(seen_count, 2);
 	assert_int_equal(seen[1].v.objective, REQUEST_TTFT);
@@ -777,7 +780,8 @@ static void any_records_leave_the_table_whole(void **state)
 				   .key = h >> 8 & 63,
 				   .func = h >> 14 & 3,
 				   .bytes = h >> 16 & 15 ? h >> 20 & 3 : UINT32_MAX,
-				   .grid = {(uint32_t)(h >> 22 & 15)},
+				   /* mostly none: what is handed on does not end */
+				   .grid = {h >> 50 & 63 ? 0 : (uint32_t)(h >> 22 & 15)},
 				   .begin_ns = T0 + (h >> 26 & 1023) * MS};
 
 		r.end_ns = h >> 36 & 15 ? r.begin_ns + (h >> 40 & 63) * MS : 1;
@@ -794,6 +798,302 @@ static void any_records_leave_the_table_whole(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+/* ---- a request whose instances are on different nodes ---- */
+
+enum { NODE_A = 11, NODE_B = 22 };
+
+static struct request_table *open_table(bool joins)
+{
+	struct request_config c;
+	struct request_table *t;
+
+	request_config_default(&c);
+	c.joins = joins;
+	c.settle_ns = 10 * S;
+	c.open_max = joins ? 8 : c.open_max;
+	assert_int_equal(request_table_open(&t, &c, on_violation, NULL), 0);
+	assert_int_equal(request_table_begin(t, joins ? 0 : DECODER, "serve@1"), 0);
+	request_table_tend(t, T0);
+	return t;
+}
+
+/* The node's only piece. */
+static struct request_piece piece_of(const struct request_table *t)
+{
+	const struct request_piece *p;
+	const char *job;
+	uint32_t count;
+
+	p = request_table_pieces(t, 0, &job, &count);
+	assert_int_equal(count, 1);
+	assert_string_equal(job, "serve@1");
+	return *p;
+}
+
+static void assert_same(const struct request *a, const struct request *b)
+{
+#define X(f) assert_int_equal(a->f, b->f);
+	REQUEST_PIECE_TIMES(X)
+	REQUEST_PIECE_SUMS(X)
+	REQUEST_PIECE_COUNTS(X)
+#undef X
+	for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++) {
+		uint64_t left[REQUEST_PHASES], right[REQUEST_PHASES];
+
+		request_parts(a, o, left);
+		request_parts(b, o, right);
+		assert_memory_equal(left, right, sizeof(left));
+	}
+	assert_int_equal(a->prefill[0].begin_ns, b->prefill[0].begin_ns);
+	assert_int_equal(a->prefill[0].tokens, b->prefill[0].tokens);
+	assert_int_equal(a->decode[0].end_ns - a->decode[0].begin_ns,
+			 b->decode[0].end_ns - b->decode[0].begin_ns);
+	assert_int_equal(a->transfer.begin_ns, b->transfer.begin_ns);
+	assert_int_equal(a->transfer.end_ns, b->transfer.end_ns);
+}
+
+/* Two nodes' pieces of a request that moves from the one to the other. */
+static void two_pieces(struct request_table *a, uint64_t transfer_ms, bool delivered_before,
+		       struct request_piece p[2])
+{
+	struct request_table *b = open_table(false);
+
+	request_table_forward(a, API, UINT64_MAX);
+	request_table_forward(b, DECODER, UINT64_MAX);
+	moved(a, b, 7, 0, transfer_ms, delivered_before);
+	at(b, transfer_ms + 20000);
+	p[0] = piece_of(a);
+	p[1] = piece_of(b);
+	request_table_close(b);
+}
+
+static void pieces_of_two_nodes_are_what_one_node_would_see(void **state)
+{
+	const struct {
+		uint64_t transfer_ms;
+		bool delivered_before, last_first;
+	} cases[] = {{900, true, false}, {900, true, true}, {12000, false, true}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct request_table *a = *state, *one = open_table(false), *all = open_table(true);
+		struct request_piece p[2];
+		uint32_t node[REQUEST_PIECES];
+		const struct request *r;
+
+		request_table_begin(one, API, "serve@1");
+		request_table_begin(one, ENGINE, "serve@1");
+		r = moved(one, one, 7, 0, cases[i].transfer_ms, cases[i].delivered_before);
+		at(one, 40000);
+		two_pieces(a, cases[i].transfer_ms, cases[i].delivered_before, p);
+		seen_count = 0;
+		at(all, 30000);
+		for (int k = 0; k < 2; k++) {
+			int which = cases[i].last_first ? 1 - k : k;
+
+			assert_int_equal(
+			    request_table_join(all, 0, which ? NODE_B : NODE_A, true, &p[which]),
+			    k);
+		}
+		assert_same(find(all, 7), r);
+		assert_false(find(all, 7)->clock_unknown);
+		assert_int_equal(request_table_nodes(all, find(all, 7), node), 2);
+		assert_int_equal(node[0], NODE_A);
+		assert_int_equal(node[1], NODE_B);
+		assert_int_equal(seen_count, 0);
+		at(all, 41000);
+		assert_int_equal(find(all, 7)->state, REQUEST_ENDED);
+		assert_int_equal(stats(all).joined, 1);
+		assert_int_equal(seen_count, 1); /* the one that the transfer makes late */
+		assert_int_equal(seen[0].v.phase, REQUEST_TRANSFER);
+		assert_int_equal(seen[0].v.objective,
+				 cases[i].delivered_before ? REQUEST_TPOT : REQUEST_TTFT);
+		assert_int_equal(seen[0].process, REQUEST_NO_PROCESS);
+		/* the nodes left it to others */
+		assert_int_equal(stats(a).judged[REQUEST_TTFT], 0);
+		request_table_close(one);
+		request_table_close(all);
+		teardown(state);
+		setup(state);
+	}
+}
+
+static void a_node_whose_clock_is_behind_does_not_say_when_the_cache_was_moved(void **state)
+{
+	struct request_table *all = open_table(true);
+	struct request_piece p[2];
+	uint64_t ns[REQUEST_PHASES], sum = 0;
+	const struct request *r;
+
+	two_pieces(*state, 900, true, p);
+#define X(t) p[1].t -= p[1].t ? 3 * S : 0;
+	REQUEST_PIECE_TIMES(X)
+#undef X
+	for (int i = 0; i < REQUEST_PIECE_STEPS; i++) {
+		p[1].longest[i].begin_ns -= p[1].longest[i].begin_ns ? 3 * S : 0;
+		p[1].longest[i].end_ns -= p[1].longest[i].end_ns ? 3 * S : 0;
+	}
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	request_table_join(all, 0, NODE_A, true, &p[0]);
+	r = find(all, 7);
+	/* the client's times are of one clock */
+	assert_true(request_ttft_ns(r) == 52 * MS);
+	assert_true(request_tpot_ns(r) == (974 - 2) * MS / 4);
+	assert_true(r->clock_unknown);
+	request_parts(r, REQUEST_TPOT, ns);
+	for (unsigned i = 0; i < REQUEST_PHASES; i++)
+		sum += ns[i];
+	assert_true(sum == 972 * MS);
+	assert_int_equal(ns[REQUEST_TRANSFER], 0);
+	assert_int_equal(ns[REQUEST_OUTPUT], 0);
+	/* its steps lasted as long by any clock: 70 ms from the first to the last */
+	assert_true(ns[REQUEST_DECODE] + ns[REQUEST_PAUSE] == 68 * MS);
+	assert_true(ns[REQUEST_PHASE_NONE] == 904 * MS);
+	request_table_close(all);
+}
+
+static void a_request_goes_on_while_a_node_says_so(void **state)
+{
+	struct request_table *all = open_table(true);
+	struct request_piece p[2], open;
+
+	two_pieces(*state, 900, true, p);
+	open = (struct request_piece){.id = 7, .serial = p[1].serial, .flags = REQUEST_PIECE_OPEN};
+	request_table_join(all, 0, NODE_B, true, &open);
+	assert_true(request_table_join(all, 0, NODE_A, true, &p[0]));
+	at(all, 600000);
+	assert_int_equal(find(all, 7)->state, REQUEST_RUNNING);
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	/* what a beat says again changes nothing */
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	request_table_join(all, 0, NODE_B, true, &open);
+	request_table_join(all, 0, NODE_A, true, &p[0]);
+	assert_int_equal(find(all, 7)->delivered_tokens, 5);
+	assert_int_equal(find(all, 7)->state, REQUEST_ENDING);
+	at(all, 620000);
+	assert_int_equal(stats(all).ended, 1);
+	assert_int_equal(stats(all).judged[REQUEST_TPOT], 1);
+	request_table_close(all);
+}
+
+static void a_node_says_that_a_request_is_open_and_then_what_it_saw(void **state)
+{
+	struct request_table *t = *state;
+	const char *job;
+	uint32_t count;
+
+	request_table_forward(t, ENGINE, T0 + 500 * MS);
+	about(t, API, 7, 0, 1, 100);
+	assert_int_equal(piece_of(t).flags, REQUEST_PIECE_OPEN);
+	request_table_sent(t, 0, 1);
+	about(t, ENGINE, 7, 1, 2, 100);
+	step(t, 7, 100, 10, 50);
+	/* what may have been sent stays until it has arrived */
+	about(t, ENGINE, 7, 50, 51, 1);
+	at(t, 60);
+	at(t, 3000); /* when nobody asks any more */
+	request_table_pieces(t, 0, &job, &count);
+	assert_int_equal(count, 2);
+	request_table_arrived(t);
+	assert_int_equal(piece_of(t).flags, 0);
+	assert_ms(piece_of(t).first_ns, 50);
+	request_table_sent(t, 0, 1);
+	request_table_arrived(t);
+	assert_null(request_table_pieces(t, 0, &job, &count));
+	/* and the next one is judged here again */
+	about(t, API, 8, 3000, 3001, 100);
+	assert_null(request_table_pieces(t, 0, &job, &count));
+}
+
+/* The API process hands it to a decode instance, which is on another node. */
+static void a_request_that_is_handed_on_stays_open(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, API, 7, 0, 1, 100);
+	about(t, ENGINE, 7, 1, 2, 100);
+	step(t, 7, 100, 10, 50);
+	HANDLES(t, API, DELIVER, 52, 53, {7, 1, true});
+	about(t, API, 7, 54, 55, 101);
+	about(t, ENGINE, 7, 50, 51, 1); /* read late */
+	at(t, 60);
+	at(t, 9000);
+	assert_int_equal(find(t, 7)->state, REQUEST_RUNNING);
+	HANDLES(t, API, DELIVER, 9000, 9001, {7, 4, true});
+	at(t, 12000);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
+	assert_int_equal(find(t, 7)->delivered_tokens, 5);
+	assert_int_equal(stats(t).arrived, 1);
+	/* the same, in order */
+	about(t, API, 8, 20000, 20001, 100);
+	about(t, ENGINE, 8, 20001, 20002, 100);
+	step(t, 8, 100, 20010, 20050);
+	about(t, ENGINE, 8, 20050, 20051, 1);
+	assert_int_equal(find(t, 8)->state, REQUEST_ENDING);
+	about(t, API, 8, 20054, 20055, 101);
+	assert_int_equal(find(t, 8)->state, REQUEST_RUNNING);
+}
+
+static void a_node_that_is_not_believed_decides_nothing_and_has_half_of_the_room(void **state)
+{
+	struct request_table *all = open_table(true);
+	struct request_piece p[2], open = {.serial = 1, .flags = REQUEST_PIECE_OPEN};
+
+	two_pieces(*state, 900, true, p);
+	assert_false(request_table_join(all, 0, NODE_B, false, &p[1]));
+	at(all, 11000);
+	assert_int_equal(find(all, 7)->state, REQUEST_ENDED);
+	assert_int_equal(stats(all).unbelieved, 1);
+	assert_int_equal(stats(all).judged[REQUEST_TTFT], 0);
+	for (open.id = 100; open.id < 120; open.id++)
+		request_table_join(all, 0, NODE_B, false, &open);
+	assert_int_equal(stats(all).arrived, 1 + 4); /* half of 8 */
+	assert_int_equal(stats(all).parts_lost, 16);
+	/* one that a believed node has too is a request */
+	open.id = 100;
+	assert_true(request_table_join(all, 0, NODE_A, true, &open));
+	for (open.id = 200; open.id < 204; open.id++)
+		request_table_join(all, 0, NODE_A, true, &open);
+	assert_int_equal(stats(all).evicted, 0);
+	/* more turns than there is room for */
+	for (open.serial = 2, open.id = 100; open.serial < 7; open.serial++)
+		request_table_join(all, 0, NODE_A, true, &open);
+	assert_int_equal(stats(all).parts_lost, 16 + 3);
+	request_table_close(all);
+}
+
+/* The piece with its arrival was lost, or came before anybody asked for pieces. */
+static void a_piece_without_the_arrival_says_no_time(void **state)
+{
+	struct request_table *all = open_table(true);
+	struct request_piece p[2];
+
+	two_pieces(*state, 900, true, p);
+	p[1].id = 8;
+	p[1].flags |= REQUEST_PIECE_COUNTED;
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	request_table_join(all, 0, NODE_A, true, &p[0]);
+	at(all, 11000);
+	assert_int_equal(find(all, 8)->state, REQUEST_ENDED);
+	assert_int_equal(stats(all).partial, 1);
+	assert_int_equal(stats(all).judged[REQUEST_TTFT], 1);
+	assert_int_equal(stats(all).judged[REQUEST_TPOT], 1);
+	request_table_close(all);
+}
+
+static void pieces_beyond_the_bound_are_counted(void **state)
+{
+	struct request_table *t = *state;
+	const char *job;
+	uint32_t count;
+
+	request_table_forward(t, ENGINE, UINT64_MAX);
+	for (uint64_t id = 1; id <= REQUEST_PIECES_MAX + 5; id++)
+		about(t, API, id, 0, 1, 100);
+	request_table_pieces(t, 0, &job, &count);
+	assert_int_equal(count, REQUEST_PIECES_MAX);
+	assert_int_equal(stats(t).parts_lost, 5);
+}
 
 int main(void)
 {
@@ -821,6 +1121,14 @@ int main(void)
 	    T(parts_whose_span_was_lost_go_with_the_one_around_them),
 	    T(parts_whose_spans_never_end_make_room),
 	    T(the_job_with_most_requests_gives_way),
+	    T(pieces_of_two_nodes_are_what_one_node_would_see),
+	    T(a_node_whose_clock_is_behind_does_not_say_when_the_cache_was_moved),
+	    T(a_request_goes_on_while_a_node_says_so),
+	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),
+	    T(a_request_that_is_handed_on_stays_open),
+	    T(a_node_that_is_not_believed_decides_nothing_and_has_half_of_the_room),
+	    T(a_piece_without_the_arrival_says_no_time),
+	    T(pieces_beyond_the_bound_are_counted),
 	    T(a_beat_has_what_is_new_and_what_is_open),
 	    T(any_records_leave_the_table_whole),
 	};

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A request whose instances are on different nodes, from what each node saw of it: as one node with all
+ * of their processes would have seen it. Pieces are taken in the order of their times, so it does not
+ * matter in which order they come. */
+#include "analysis/requests/request_table_private.h"
+
+enum { PREFILL, DECODE, PAUSE, TRANSFER };
+
+static uint64_t least(uint64_t value, uint64_t most)
+{
+	return value < most ? value : most;
+}
+
+void request_pieces_of(const struct request *r, struct request_piece *out)
+{
+	const struct request_step *const longest[] = {&r->prefill[0], &r->decode[0], &r->pause,
+						      &r->transfer};
+
+	*out = (struct request_piece){.id = r->id, .serial = r->serial};
+	out->flags = (r->counted ? REQUEST_PIECE_COUNTED : 0) | (r->lost ? REQUEST_PIECE_LOST : 0);
+#define X(t) out->t = r->t;
+	REQUEST_PIECE_TIMES(X)
+#undef X
+#define X(v) out->v = least(r->v, REQUEST_PIECE_NS_MAX);
+	REQUEST_PIECE_SUMS(X)
+#undef X
+#define X(v) out->v = (uint32_t)least(r->v, REQUEST_TOKENS_MAX);
+	REQUEST_PIECE_COUNTS(X)
+#undef X
+	for (int i = 0; i < REQUEST_PIECE_STEPS; i++) {
+		out->longest[i] = *longest[i];
+		if (longest[i]->end_ns - longest[i]->begin_ns > REQUEST_PIECE_NS_MAX)
+			out->longest[i].end_ns = longest[i]->begin_ns + REQUEST_PIECE_NS_MAX;
+	}
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/* What an API process or a router said. Without one, the engine's time is the arrival. */
+static void add_client(struct request *r, const struct request_piece *p)
+{
+	bool first = p->handed_ns && !r->handed_ns;
+
+	if (first || !p->handed_ns == !r->handed_ns)
+		r->arrival_ns = first ? p->arrival_ns : earlier(r->arrival_ns, p->arrival_ns);
+	r->handed_ns = earlier(r->handed_ns, p->handed_ns);
+	r->delivered_first_ns = earlier(r->delivered_first_ns, p->delivered_first_ns);
+	r->delivered_last_ns = later(r->delivered_last_ns, p->delivered_last_ns);
+	r->delivered_tokens = (uint32_t)least((uint64_t)r->delivered_tokens + p->delivered_tokens,
+					      REQUEST_TOKENS_MAX);
+	if (!r->prompt_tokens)
+		r->prompt_tokens = p->prompt_tokens;
+	r->ended_ns = later(r->ended_ns, p->ended_ns);
+	r->counted += (p->flags & REQUEST_PIECE_COUNTED) != 0;
+	r->lost |= (p->flags & REQUEST_PIECE_LOST) != 0;
+}
+
+static struct request_step moved(const struct request_step *s, uint64_t by_ns)
+{
+	struct request_step m = *s;
+
+	if (m.begin_ns) {
+		m.begin_ns += by_ns;
+		m.end_ns += by_ns;
+	}
+	return m;
+}
+
+static void keep(struct request_step *list, const struct request_step *s, uint64_t by_ns)
+{
+	struct request_step own = moved(s, by_ns);
+
+	if (own.begin_ns)
+		request_table_keep_longest(list, &own);
+}
+
+static void keep_longer(struct request_step *best, const struct request_step *s, uint64_t by_ns)
+{
+	if (s->begin_ns && s->end_ns - s->begin_ns > best->end_ns - best->begin_ns)
+		*best = moved(s, by_ns);
+}
+
+/* The steps of the next engine. Its clock is behind if it begins before the one before has ended: then
+ * the time between the two is not known, and its steps follow at once. */
+static void add_engine(struct request *r, const struct request_piece *p)
+{
+	uint64_t by_ns = p->scheduled_ns < r->last_ns ? r->last_ns - p->scheduled_ns : 0;
+	uint64_t begin_ns = p->scheduled_ns + by_ns, engine_ns = p->last_ns - p->scheduled_ns;
+	uint64_t known_ns = p->prefill_ns + p->decode_ns + p->transfer_ns;
+	struct request_step gap = {.begin_ns = r->last_ns, .end_ns = begin_ns};
+	bool first = !r->scheduled_ns, decodes;
+
+	if (!p->scheduled_ns || p->last_ns < p->scheduled_ns)
+		return;
+	r->queued_ns = earlier(r->queued_ns, p->queued_ns);
+	if (first)
+		r->scheduled_ns = begin_ns;
+	else if (!r->first_ns && p->prefill_tokens <= 1)
+		r->first_ns = r->last_ns; /* as before a step with a single token */
+	r->clock_unknown |= !first && by_ns;
+	decodes = r->first_ns;
+	if (decodes) {
+		r->transfer_ns += begin_ns - r->last_ns;
+		keep_longer(&r->transfer, &gap, 0);
+		r->pause_ns += engine_ns > known_ns ? engine_ns - known_ns : 0;
+	} else {
+		r->first_ns = p->first_ns ? p->first_ns + by_ns : 0;
+		r->prefill_tokens = (uint32_t)least((uint64_t)r->prefill_tokens + p->prefill_tokens,
+						    REQUEST_TOKENS_MAX);
+		r->pause_ns += p->pause_ns;
+	}
+	*(decodes ? &r->decode_steps : &r->prefill_steps) += p->prefill_steps;
+	*(decodes ? &r->decode_ns : &r->prefill_ns) += p->prefill_ns;
+	keep(decodes ? r->decode : r->prefill, &p->longest[PREFILL], by_ns);
+	r->decode_steps += p->decode_steps;
+	r->decode_ns += p->decode_ns;
+	keep(r->decode, &p->longest[DECODE], by_ns);
+	keep_longer(&r->pause, &p->longest[PAUSE], by_ns);
+	r->transfer_ns += p->transfer_ns;
+	keep_longer(&r->transfer, &p->longest[TRANSFER], by_ns);
+	r->last_ns = p->last_ns + by_ns;
+	r->output_tokens = p->output_tokens ? p->output_tokens : r->output_tokens;
+}
+
+/* An engine that decodes comes after one that had more than a token of the prompt, whatever the clocks
+ * say. */
+static bool is_before(const struct request_piece *a, const struct request_piece *b)
+{
+	bool decodes_a = a->scheduled_ns && a->prefill_tokens <= 1;
+	bool decodes_b = b->scheduled_ns && b->prefill_tokens <= 1;
+	uint64_t a_ns = a->scheduled_ns ? a->scheduled_ns : a->arrival_ns;
+	uint64_t b_ns = b->scheduled_ns ? b->scheduled_ns : b->arrival_ns;
+
+	return decodes_a != decodes_b ? decodes_b : a_ns < b_ns;
+}
+
+void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_PIECES])
+{
+	for (uint32_t i = 0; i < s->count; i++) {
+		uint32_t at = i;
+
+		for (; at && is_before(&s->piece[i], &s->piece[order[at - 1]]); at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+}
+
+void request_pieces_join(const struct request_seen *s, struct request *r)
+{
+	uint32_t order[REQUEST_PIECES] = {0};
+
+	request_pieces_order(s, order);
+	for (uint32_t i = 0; i < s->count; i++) {
+		add_client(r, &s->piece[order[i]]);
+		add_engine(r, &s->piece[order[i]]);
+	}
+}
