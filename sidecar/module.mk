@@ -10,7 +10,7 @@ sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process re
 	$(call in,sidecar/ras,ras_answer ras_node) \
 	$(call in,sidecar/stacks,cpu_profile cpu_stacks installed neighbours sketch_maker \
 		symbol_offer)
-sidecar_NEEDS := node sampler http link post
+sidecar_NEEDS := node sampler render http link post
 sidecar_LDLIBS := -lnng -lcurl -ljansson -ldl -lpthread -lsystemd $(if $(HAS_BPF),-lbpf)
 OBJ_CFLAGS_sidecar := $(if $(HAS_BPF),-DSIDECAR_BPF)
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)

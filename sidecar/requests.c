@@ -10,6 +10,7 @@
 
 #include "base/daemon/log.h"
 #include "sidecar/process.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/ship.h"
 
 #define TASKS 128u
@@ -115,11 +116,11 @@ void requests_take(void *arg, const struct wire_command *c)
 	uint64_t now_ns = clock_monotonic_ns();
 	bool found = false;
 
-	if (c->kind < WIRE_COMMAND_WINDOW || c->kind > WIRE_COMMAND_SUSPECT) {
+	if (c->kind < WIRE_COMMAND_WINDOW || c->kind > WIRE_COMMAND_PIECES) {
 		k->stats.unknown++;
 		return;
 	}
-	if (c->kind != WIRE_COMMAND_SUSPECT &&
+	if (c->kind != WIRE_COMMAND_SUSPECT && c->kind != WIRE_COMMAND_PIECES &&
 	    (c->end_ns <= c->begin_ns || c->end_ns > now_ns + AHEAD_MAX_NS)) {
 		k->stats.bad++;
 		return;
@@ -132,6 +133,8 @@ void requests_take(void *arg, const struct wire_command *c)
 		found = true;
 		if (c->kind == WIRE_COMMAND_SUSPECT)
 			suspect(n, c->end_ns, now_ns);
+		else if (c->kind == WIRE_COMMAND_PIECES)
+			request_node_forward(p, c->end_ns, now_ns);
 		else
 			enqueue(k, c, p, now_ns);
 	}

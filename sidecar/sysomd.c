@@ -437,10 +437,9 @@ static void on_tend(void *arg, uint32_t count)
 	struct daemon *d = arg;
 	struct node *n = &d->node;
 	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t period =
-	    windows_is_close(n->analysis.windows, now_ns) || request_node_has_violation(n)
-		? n->settings.beat_suspect_ns
-		: n->settings.beat_ns;
+	uint64_t period = windows_is_close(n->analysis.windows, now_ns) || request_node_is_urgent(n)
+			      ? n->settings.beat_suspect_ns
+			      : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
 	request_node_tend(n, now_ns);

@@ -36,10 +36,10 @@ MAY = {
     "reader": {"base"},
     "sampler": {"base", "bpf", "model", "symbol", "reader"},
     "sidecar": {"base", "foreign", "ring", "model", "analysis", "wire", "node", "bpf", "sampler", "symbol",
-                "reader"},
+                "reader", "render"},
     "render": {"base", "model", "analysis"},
     "aggregator": {"base", "wire", "model", "analysis", "symbol", "render"},
-    "aggregator/fleet": {"base", "wire", "model", "analysis", "aggregator/incident"},
+    "aggregator/fleet": {"base", "wire", "model", "analysis", "render", "aggregator/incident"},
     "aggregator/incident": {"base", "wire", "model", "analysis"},
     # `sysom replay` runs the daemons' own code: a rank's windows and beats, the fleet, incidents of windows.
     "cli": {"base", "ring", "render", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",

@@ -15,6 +15,7 @@
 #include "base/text/json_text.h"
 #include "base/text/text.h"
 #include "analysis/requests/request_table.h"
+#include "render/request_json.h"
 #include "sidecar/node.h"
 
 #define LINKS	      16u
@@ -45,7 +46,9 @@ struct request_node {
 	struct request_job sent[LIMIT_NODE_PROCESSES];
 	uint32_t sent_count;
 	uint64_t sent_before;
-	bool violated; /* since the last beat */
+	bool violated;	  /* since the last beat */
+	bool pieces_wait; /* without room in it */
+	struct request_pieces pieces[LIMIT_NODE_PROCESSES];
 	/* windows to ask for, once the aggregator knows why */
 	struct ask {
 		uint64_t due_ns; /* 0: free */
@@ -220,9 +223,16 @@ void request_node_tend(struct node *n, uint64_t now_ns)
 	}
 }
 
-bool request_node_has_violation(const struct node *n)
+bool request_node_is_urgent(const struct node *n)
 {
-	return n->request_node->violated;
+	return n->request_node->violated || n->request_node->pieces_wait;
+}
+
+void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t now_ns)
+{
+	if (until_ns > now_ns + LIMIT_PIECES_ASKED_NS)
+		until_ns = now_ns + LIMIT_PIECES_ASKED_NS;
+	request_table_forward(p->node->request_node->table, p->slot, until_ns);
 }
 
 /* ---- beats ---- */
@@ -238,14 +248,6 @@ static void add(struct request_job *to, const struct request_job *from)
 			to->violation[to->violation_count++] = from->violation[i];
 		else
 			to->counts.violations_dropped++;
-}
-
-static bool has_rank(const struct beat *b, const char *job)
-{
-	for (uint32_t i = 0; i < b->rank_count; i++)
-		if (!strcmp(b->ranks[i].rank.job, job))
-			return true;
-	return false;
 }
 
 static const struct request_job *sent_of(const struct request_node *q, const char *job)
@@ -269,6 +271,41 @@ static size_t room_of(const struct beat *b)
 	return room;
 }
 
+/* Pieces of requests, in the room that is left. */
+static void add_pieces(struct node *n, struct beat *b, size_t room)
+{
+	struct request_node *q = n->request_node;
+
+	q->pieces_wait = false;
+	b->pieces = q->pieces;
+	b->piece_jobs = 0;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct request_pieces *p = &q->pieces[b->piece_jobs];
+		const char *job;
+		uint32_t count;
+		size_t used;
+
+		/* they are only read */
+		p->piece = (struct request_piece *)(uintptr_t)request_table_pieces(q->table, i,
+										   &job, &count);
+		if (!p->piece || !codec_has_job(b, job))
+			continue;
+		text_copy(p->job, sizeof(p->job), job);
+		p->ttft_ns = n->settings.requests_ttft_ns;
+		p->tpot_ns = n->settings.requests_tpot_ns;
+		p->count = count;
+		p->count = room > BEAT_TAG_BYTES
+			       ? wire_beat_pieces_fit(p, room - BEAT_TAG_BYTES, &used)
+			       : 0;
+		request_table_sent(q->table, i, p->count);
+		q->pieces_wait |= p->count < count;
+		if (!p->count)
+			continue;
+		room -= used + BEAT_TAG_BYTES;
+		b->piece_jobs++;
+	}
+}
+
 void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 {
 	size_t room = room_of(b), bytes;
@@ -290,7 +327,7 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 		const char *job;
 
 		if (room < JOB_BYTES_MIN || !request_table_stats(q->table, i, &job) ||
-		    !has_rank(b, job) || !request_table_take(q->table, i, now_ns, r))
+		    !codec_has_job(b, job) || !request_table_take(q->table, i, now_ns, r))
 			continue;
 		again = arrived ? NULL : sent_of(q, r->job);
 		if (again)
@@ -308,98 +345,12 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 	free(now);
 	b->requests = q->sent;
 	b->request_count = count;
+	if (arrived)
+		request_table_arrived(q->table);
+	add_pieces(n, b, room);
 }
 
 /* ---- for people ---- */
-
-static void put_time(struct buf *out, const char *key, uint64_t from_ns, uint64_t at_ns)
-{
-	if (at_ns && from_ns)
-		buf_printf(out, ",\"%s\":%.6f", key, ((double)at_ns - (double)from_ns) * 1e-6);
-	else
-		buf_printf(out, ",\"%s\":null", key);
-}
-
-static void put_step(struct buf *out, const struct request_step *s, uint64_t from_ns, bool first)
-{
-	buf_printf(out,
-		   "%s{\"begin_ms\":%.6f,\"ms\":%.6f,\"tokens\":%u,\"step_tokens\":%u,"
-		   "\"batch\":%u}",
-		   first ? "" : ",", ((double)s->begin_ns - (double)from_ns) * 1e-6,
-		   (double)(s->end_ns - s->begin_ns) * 1e-6, s->tokens, s->step_tokens, s->batch);
-}
-
-static void put_steps(struct buf *out, const char *key, const struct request_step *list,
-		      uint64_t from_ns)
-{
-	buf_printf(out, ",\"%s\":[", key);
-	for (uint32_t i = 0; i < REQUEST_SLOWEST && list[i].begin_ns; i++)
-		put_step(out, &list[i], from_ns, !i);
-	buf_puts(out, "]");
-}
-
-static void put_parts(struct buf *out, const char *key, const struct request *r,
-		      enum request_objective objective, uint64_t tokens)
-{
-	uint64_t ns[REQUEST_PHASES];
-	bool first = true;
-
-	request_parts(r, objective, ns);
-	buf_printf(out, ",\"%s\":{", key);
-	for (unsigned i = 0; i < REQUEST_PHASES; i++) {
-		if (!ns[i])
-			continue;
-		buf_printf(out, "%s\"%s\":%.6f", first ? "" : ",", request_phase_name(i),
-			   (double)ns[i] * 1e-6 / (double)tokens);
-		first = false;
-	}
-	buf_puts(out, "}");
-}
-
-static void put_request(const struct node *n, const struct request *r, struct buf *out)
-{
-	static const char *const states[] = {"waiting", "running", "ending", "ended"};
-	const struct clockmap_anchor *a = &n->clock.anchors[n->clock.count - 1];
-	uint64_t from = r->arrival_ns ? r->arrival_ns : r->scheduled_ns;
-	uint64_t ttft = request_ttft_ns(r), tpot = request_tpot_ns(r);
-
-	buf_printf(out, "{\"id\":\"%016" PRIx64 "\"", r->id);
-	json_text_append(out, ",\"job\":", request_table_job(n->request_node->table, r));
-	buf_printf(out, ",\"state\":\"%s\",\"arrival_unix_ns\":\"%" PRIu64 "\"",
-		   r->lost ? "lost" : states[r->state],
-		   from ? from + (a->realtime_ns - a->monotonic_ns) : 0);
-	put_time(out, "handed_ms", from, r->handed_ns);
-	put_time(out, "queued_ms", from, r->queued_ns);
-	put_time(out, "scheduled_ms", from, r->scheduled_ns);
-	put_time(out, "first_ms", from, r->first_ns);
-	put_time(out, "last_ms", from, r->last_ns);
-	put_time(out, "delivered_first_ms", from, r->delivered_first_ns);
-	put_time(out, "delivered_last_ms", from, r->delivered_last_ns);
-	buf_printf(out, ",\"ttft_ms\":");
-	if (ttft)
-		buf_printf(out, "%.6f", (double)ttft * 1e-6);
-	else
-		buf_puts(out, "null");
-	buf_printf(out, ",\"tpot_ms\":");
-	if (tpot)
-		buf_printf(out, "%.6f", (double)tpot * 1e-6);
-	else
-		buf_puts(out, "null");
-	buf_printf(out,
-		   ",\"ttft_violated\":%s,\"tpot_violated\":%s,\"prompt_tokens\":%u,"
-		   "\"output_tokens\":%u,\"prefill_steps\":%u,\"decode_steps\":%u,"
-		   "\"prefill_ms\":%.6f,\"decode_ms\":%.6f,\"pause_ms\":%.6f,\"transfer_ms\":%.6f",
-		   r->violated[REQUEST_TTFT] ? "true" : "false",
-		   r->violated[REQUEST_TPOT] ? "true" : "false", r->prompt_tokens,
-		   request_output_tokens(r), r->prefill_steps, r->decode_steps,
-		   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6,
-		   (double)r->pause_ns * 1e-6, (double)r->transfer_ns * 1e-6);
-	put_parts(out, "ttft_parts_ms", r, REQUEST_TTFT, 1);
-	put_parts(out, "tpot_parts_ms", r, REQUEST_TPOT, tpot ? request_output_tokens(r) - 1 : 1);
-	put_steps(out, "slowest_prefill", r->prefill, from);
-	put_steps(out, "slowest_decode", r->decode, from);
-	buf_puts(out, "}");
-}
 
 static void put_jobs(const struct node *n, const struct http_user *user, struct buf *out)
 {
@@ -432,6 +383,8 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 {
 	const struct request_table *t = n->request_node->table;
 	const char *id = http_query_get(q, "id"), *job = http_query_get(q, "job");
+	const struct clockmap_anchor *a = &n->clock.anchors[n->clock.count - 1];
+	const char *node = n->settings.node_name;
 	uint8_t digits[8];
 	uint64_t only = 0;
 	uint32_t at = 0, listed = 0;
@@ -457,7 +410,13 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 		    (job && !job_key_matches(request_table_job(t, r), job)))
 			continue;
 		buf_puts(out, listed++ ? "," : "");
-		put_request(n, r, out);
+		request_json(r,
+			     &(struct request_json_place){.job = request_table_job(t, r),
+							  .realtime_offset_ns =
+							      a->realtime_ns - a->monotonic_ns,
+							  .nodes = &node,
+							  .node_count = 1},
+			     out);
 	}
 	buf_puts(out, "]}\n");
 	return true;

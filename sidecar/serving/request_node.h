@@ -25,8 +25,11 @@ void request_node_record(struct process *p, const struct record *r);
 void request_node_end(struct process *p); /* the process has ended and all is read */
 void request_node_drop(struct process *p);
 void request_node_tend(struct node *n, uint64_t now_ns);
-/* A request missed an objective, and no beat has said so yet: the next one is due sooner. */
-bool request_node_has_violation(const struct node *n);
+/* The next beat is due sooner: a request missed an objective, and no beat has said so yet, or pieces
+ * of requests had no room in the last one. */
+bool request_node_is_urgent(const struct node *n);
+/* The aggregator asks for pieces of the requests of the process's job, until then. */
+void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t now_ns);
 /* Adds the jobs of the beat's ranks. What a beat said that did not arrive is said again. Borrowed
  * until the next call. */
 void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns);
