@@ -3,9 +3,9 @@
 # `sysom replay` runs them as well. All but main() is in libraries, for the unit tests.
 LIBS += fleet incident aggregator
 fleet_SRCS := $(call in,aggregator/fleet,baselines fleet fleet_admit fleet_detect fleet_json \
-		fleet_kinds fleet_pages fleet_pull fleet_requests fleet_roles fleet_sources fleet_temporal \
+		fleet_joined fleet_kinds fleet_pages fleet_pull fleet_requests fleet_roles fleet_sources fleet_temporal \
 		sketch_json sketch_merge sql)
-fleet_NEEDS := incident wire analysis
+fleet_NEEDS := incident wire render analysis
 fleet_LDLIBS := -lsqlite3 -ljansson
 incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_ledgers incident_json \
 		incident_judge incident_share incident_spikes incident_views incident_waits ledger_json slow_step_json \

@@ -142,7 +142,7 @@ static void metrics_detect(struct metrics *m, const struct fleet_totals *f)
 		   {"hang", f->hangs}, {"uniform", f->uniform});
 	METRICS_BY(m, "sysom_aggregator_commands_total", "Commands for nodes, by kind.", "kind",
 		   {"window", f->commands_window}, {"hold", f->commands_hold},
-		   {"suspect", f->commands_suspect});
+		   {"suspect", f->commands_suspect}, {"pieces", f->commands_pieces});
 	METRICS(
 	    m,
 	    {"sysom_aggregator_commands_refused_total",

@@ -169,7 +169,20 @@ static bool take_limit(const struct http_query *q, struct http_answer *a, uint64
 	return true;
 }
 
-/* All jobs, or one with its violations. */
+/* One request, as its nodes' pieces make it. */
+static void get_request(const struct api_sources *api, const char *id, const char *job,
+			struct http_answer *a)
+{
+	uint8_t digits[8];
+
+	if (strlen(id) != 2 * sizeof(digits) || text_unhex(id, digits, sizeof(digits)))
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"id\" must be 16 hex digits");
+	else
+		answer_json(a,
+			    fleet_request_json(api->fleet, api->user, job, strtoull(id, NULL, 16)));
+}
+
+/* All jobs, or one with its violations; or one request. */
 static void get_requests(const struct api_sources *api, const struct http_query *q,
 			 const char *name, struct http_answer *a)
 {
@@ -182,7 +195,11 @@ static void get_requests(const struct api_sources *api, const struct http_query 
 	else if (take_limit(q, a, LIMIT_API_RANKS, &page.limit) &&
 		 (!page.job || resolve(api, page.job, key, a))) {
 		page.job = page.job ? key : NULL;
-		answer_json(a, fleet_requests_json(api->fleet, &page, clock_monotonic_ns()));
+		if (http_query_get(q, "id"))
+			get_request(api, http_query_get(q, "id"), page.job, a);
+		else
+			answer_json(a,
+				    fleet_requests_json(api->fleet, &page, clock_monotonic_ns()));
 	}
 }
 

@@ -89,7 +89,7 @@ static void job_free(struct fleet *f, struct fleet_job *job)
 		if (job->roles[i].has_base)
 			wire_sketch_free(&job->roles[i].base);
 	}
-	fleet_requests_free(job);
+	fleet_requests_free(f, job);
 	idmap_fini(&job->by_rank);
 	idmap_fini(&job->by_node);
 	idmap_fini(&job->comms);
@@ -543,8 +543,20 @@ static void take_requests(struct fleet *f, struct fleet_node *n, const struct be
 		const struct fleet_part *part =
 		    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
 
-		if (fleet_admit_believes(job, part))
-			fleet_requests_beat(f, job, n, r, now_ns);
+		if (job && part)
+			fleet_requests_beat(f, job, n, fleet_admit_believes(job, part), r, now_ns);
+		else
+			f->counts.dropped++;
+	}
+	for (uint32_t i = 0; i < b->piece_jobs; i++) {
+		const struct request_pieces *p = &b->pieces[i];
+		struct fleet_job *job = fleet_find_job(f, p->job);
+		const struct fleet_part *part =
+		    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
+
+		if (job && part)
+			fleet_requests_pieces(f, job, n, fleet_admit_believes(job, part), p,
+					      now_ns);
 		else
 			f->counts.dropped++;
 	}
@@ -682,7 +694,7 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 	const struct fleet_node *n;
 	struct fleet_job *job;
 	struct fleet_rank *r;
-	bool heard;
+	bool heard, may = false;
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, d->rank.job);
@@ -693,13 +705,14 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 		word = FLEET_TAKEN;
 	} else if (!heard && now_ns - via.since_ns < LIMIT_FLEET_HEAR_NS) {
 		word = FLEET_LATER;
-	} else if (!heard || !may_report(f, job, r, n, d->rank.node)) {
+	} else if (!heard || (!(may = may_report(f, job, r, n, d->rank.node)) &&
+			      !fleet_requests_asked(f, job, n, d->anomaly_id))) {
 		f->counts.refused_window++;
 	} else if (!fleet_admit_window(job, &d->rank)) {
 		f->counts.refused_world++;
 	} else {
 		word = FLEET_TAKEN;
-		if (r)
+		if (r && may)
 			fleet_pull_window(f, job, r, d, now_ns);
 	}
 	pthread_mutex_unlock(&f->lock);

@@ -63,7 +63,8 @@ struct fleet_totals {
 	uint32_t slice_most; /* most jobs or ranks handled in one slice of the lock */
 	uint64_t findings, imbalances, hangs, uniform;
 	uint64_t sketches, sketch_bytes, sketches_dropped;
-	uint64_t commands_window, commands_hold, commands_suspect, commands_refused;
+	uint64_t commands_window, commands_hold, commands_suspect, commands_pieces,
+	    commands_refused;
 	uint64_t baselines_saved, baselines_failed;
 };
 
@@ -156,6 +157,10 @@ json_t *fleet_kinds_json(struct fleet *f, const char *job);
 /* {"requests":[...]} of serving jobs by name, and "next" if there may be more. job: a job's key; its
  * answer has the requests that missed an objective. */
 json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_t now_ns);
+/* {"objectives":...,"requests":[...]}: the request as its nodes' pieces make it; empty: no job that `who`
+ * sees has pieces of it. */
+json_t *fleet_request_json(struct fleet *f, const struct http_user *who, const char *job,
+			   uint64_t id);
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			    struct metrics *m);
 /* The latest sketch of a rank. */

@@ -25,8 +25,11 @@
 #define FLEET_ANY_ROLE "rank"
 
 struct fleet_job;
+struct fleet_joined;
 struct fleet_requests;
 struct request_job;
+struct request_pieces;
+struct request_violation;
 
 struct fleet_held {
 	struct fleet_job *job;
@@ -205,7 +208,7 @@ struct fleet {
 	struct idmap by_via; /* connection -> index of the node whose latest beat used it */
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
-	uint32_t ranks;
+	uint32_t ranks, joined_jobs;
 	uint64_t forget_ns; /* the config's, or less while a table is crowded */
 	uint64_t last_tick_ns, expire_ns;
 	uint32_t slice_most; /* fleet_pages.c */
@@ -292,14 +295,50 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			 uint64_t now_unix_ns);
 struct finding_report *fleet_detect_pending(struct fleet *f);
 /* fleet_requests.c */
-/* A believed node's report. */
+/* A node's report. One that is not believed about the job counts for nothing, unless it has pieces of
+ * requests that others have too. */
 void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
-			 const struct request_job *r, uint64_t now_ns);
+			 bool believed, const struct request_job *r, uint64_t now_ns);
+void fleet_requests_pieces(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			   bool believed, const struct request_pieces *p, uint64_t now_ns);
+/* What was judged here: counts and times; and a request that missed an objective, on the job's clock. */
+void fleet_requests_counted(struct fleet_job *job, const struct request_job *r);
+void fleet_requests_late(struct fleet_job *job, const char *nodes,
+			 const struct request_violation *v, uint64_t now_ns);
+/* Whether the node was asked for windows of that anomaly, as it had a part in late requests: they are taken
+ * also if it is not believed about the job. */
+bool fleet_requests_asked(const struct fleet *f, const struct fleet_job *job,
+			  const struct fleet_node *n, const uint8_t anomaly[16]);
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
-void fleet_requests_free(struct fleet_job *job);
+void fleet_requests_free(struct fleet *f, struct fleet_job *job);
+/* fleet_joined.c */
+/* Asks the job's nodes for pieces of its requests, if it has several. q: NULL at first; returns it. */
+struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
+				      struct fleet_joined *q, uint64_t now_ns);
+void fleet_joined_free(struct fleet *f, struct fleet_joined *q); /* NULL is a no-op */
+void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
+			 const struct fleet_node *n, bool believed, const struct request_pieces *p,
+			 uint64_t now_ns);
+/* Whether the node had a part in a request that a believed node has too. */
+bool fleet_joined_shares(const struct fleet_joined *q, uint32_t node);
+bool fleet_joined_asked(const struct fleet_joined *q, uint32_t node, const uint8_t anomaly[16]);
+void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
+		       uint64_t now_ns);
+/* Appends the request as JSON; false: it is not known. */
+bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_joined *q, uint64_t id,
+		       struct buf *out);
+json_t *fleet_joined_objectives(const struct fleet_joined *q);
+json_t *fleet_joined_counts(const struct fleet_joined *q);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 			uint64_t now_ns);
+/* Asks the node for windows of all its ranks of the job, of that time. */
+void fleet_pull_request(struct fleet *f, struct fleet_job *job, uint32_t node,
+			uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
+			uint64_t now_ns);
+/* Asks the node for pieces of the job's requests, for so long. */
+void fleet_pull_pieces(struct fleet *f, const struct fleet_job *job, uint32_t node,
+		       uint64_t for_ns);
 /* Sends requests that had to wait. */
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,

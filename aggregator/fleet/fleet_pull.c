@@ -33,9 +33,10 @@
 
 static uint64_t *counter(struct fleet *f, uint32_t kind)
 {
-	return kind == WIRE_COMMAND_WINDOW ? &f->counts.commands_window
-	       : kind == WIRE_COMMAND_HOLD ? &f->counts.commands_hold
-					   : &f->counts.commands_suspect;
+	return kind == WIRE_COMMAND_WINDOW   ? &f->counts.commands_window
+	       : kind == WIRE_COMMAND_HOLD   ? &f->counts.commands_hold
+	       : kind == WIRE_COMMAND_PIECES ? &f->counts.commands_pieces
+					     : &f->counts.commands_suspect;
 }
 
 /* Times are on the job's clock; anomaly may be NULL. */
@@ -106,20 +107,24 @@ static bool has_window(const struct fleet_rank *r, uint64_t begin_unix_ns, uint6
 	       to - from >= (whole < STRETCH_NS ? whole : STRETCH_NS) / OWN_PARTS;
 }
 
+static bool may_ask_window(struct fleet *f, struct fleet_pull *p, uint64_t now_ns)
+{
+	if (!p->minute_ns || now_ns - p->minute_ns >= MINUTE_NS) {
+		p->minute_ns = now_ns;
+		p->windows = 0;
+	}
+	f->counts.commands_refused += p->windows == LIMIT_PULL_WINDOWS;
+	return p->windows < LIMIT_PULL_WINDOWS;
+}
+
 static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 		       uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
 
-	if (!p->minute_ns || now_ns - p->minute_ns >= MINUTE_NS) {
-		p->minute_ns = now_ns;
-		p->windows = 0;
-	}
-	if (p->windows == LIMIT_PULL_WINDOWS) {
-		f->counts.commands_refused++;
+	if (!may_ask_window(f, p, now_ns))
 		return false;
-	}
 	if (!fleet_rank_is_alive(f, r, now_ns) ||
 	    !ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin_unix_ns, end_unix_ns,
 		 anomaly))
@@ -253,6 +258,23 @@ static void note_spell(struct fleet_job *job, struct fleet_rank *r, const struct
 	p->waits_begin_unix_ns = r->spell_begin_unix_ns;
 	p->waits_end_unix_ns =
 	    end < p->waits_begin_unix_ns + STRETCH_NS ? end : p->waits_begin_unix_ns + STRETCH_NS;
+}
+
+void fleet_pull_request(struct fleet *f, struct fleet_job *job, uint32_t node,
+			uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
+			uint64_t now_ns)
+{
+	if (f->config.pull && may_ask_window(f, &job->pull, now_ns))
+		job->pull.windows += ask(f, job, node, WIRE_COMMAND_WINDOW, INT32_MIN,
+					 begin_unix_ns, end_unix_ns, anomaly);
+}
+
+void fleet_pull_pieces(struct fleet *f, const struct fleet_job *job, uint32_t node, uint64_t for_ns)
+{
+	const struct fleet_node *n = &f->nodes[node];
+	uint64_t now_unix_ns = n->now_ns + (uint64_t)n->realtime_offset_ns;
+
+	ask(f, job, node, WIRE_COMMAND_PIECES, INT32_MIN, now_unix_ns, now_unix_ns + for_ns, NULL);
 }
 
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)

@@ -63,9 +63,10 @@ struct fleet_requests {
 	uint64_t groups_full;
 	struct seen *recent; /* ring of RECENT_MAX; NULL: none yet */
 	uint64_t recents;
+	struct fleet_joined *joined; /* NULL: it has one node */
 };
 
-void fleet_requests_free(struct fleet_job *job)
+void fleet_requests_free(struct fleet *f, struct fleet_job *job)
 {
 	struct fleet_requests *q = job->requests;
 
@@ -74,6 +75,7 @@ void fleet_requests_free(struct fleet_job *job)
 		return;
 	for (uint32_t i = 0; i < GROUPS_MAX; i++)
 		free(q->group[i]);
+	fleet_joined_free(f, q->joined);
 	free(q->recent);
 	free(q);
 }
@@ -139,9 +141,9 @@ static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
 	g->changed = true;
 }
 
-static void take_violation(struct fleet_requests *q, const struct fleet_job *job,
-			   const struct fleet_node *n, const struct request_violation *v,
-			   uint64_t now_ns)
+/* Its times are on the job's clock. */
+static void take_violation(struct fleet_requests *q, const struct fleet_job *job, const char *node,
+			   const struct request_violation *v, uint64_t now_ns)
 {
 	struct seen *s;
 	struct group *g;
@@ -152,16 +154,13 @@ static void take_violation(struct fleet_requests *q, const struct fleet_job *job
 	}
 	s = &q->recent[q->recents++ % RECENT_MAX];
 	*s = (struct seen){.v = *v};
-	text_copy(s->node, sizeof(s->node), n->name);
-	s->begin_unix_ns = unix_of(n, v->arrival_ns);
-	s->end_unix_ns =
-	    unix_of(n, v->objective == REQUEST_TPOT || !v->first_ns ? v->last_ns : v->first_ns);
+	text_copy(s->node, sizeof(s->node), node);
+	s->begin_unix_ns = v->arrival_ns;
+	s->end_unix_ns = v->objective == REQUEST_TPOT || !v->first_ns ? v->last_ns : v->first_ns;
 	if (s->end_unix_ns < s->begin_unix_ns)
 		s->end_unix_ns = s->begin_unix_ns;
-	if (v->slow.begin_ns) {
-		s->step_begin_unix_ns = unix_of(n, v->slow.begin_ns);
-		s->step_end_unix_ns = unix_of(n, v->slow.end_ns);
-	}
+	s->step_begin_unix_ns = v->slow.begin_ns;
+	s->step_end_unix_ns = v->slow.end_ns;
 	request_anomaly(job->name, v, s->group);
 	g = group_of(q, s->group);
 	if (g)
@@ -170,29 +169,77 @@ static void take_violation(struct fleet_requests *q, const struct fleet_job *job
 		q->groups_full++;
 }
 
-void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
-			 const struct request_job *r, uint64_t now_ns)
+static struct request_violation on_unix(const struct fleet_node *n,
+					const struct request_violation *v)
+{
+	struct request_violation u = *v;
+
+	u.arrival_ns = unix_of(n, v->arrival_ns);
+	u.first_ns = v->first_ns ? unix_of(n, v->first_ns) : 0;
+	u.last_ns = unix_of(n, v->last_ns);
+	if (v->slow.begin_ns) {
+		u.slow.begin_ns = unix_of(n, v->slow.begin_ns);
+		u.slow.end_ns = unix_of(n, v->slow.end_ns);
+	}
+	return u;
+}
+
+void fleet_requests_counted(struct fleet_job *job, const struct request_job *r)
 {
 	struct fleet_requests *q = job->requests;
 
-	if (!q)
+	request_counts_add(&q->sum, &r->counts);
+	if ((int64_t)q->sum.arrived < 0) /* what several nodes counted is taken back */
+		q->sum.arrived = 0;
+	durations_merge(&q->now.ttft, &r->ttft);
+	durations_merge(&q->now.tpot, &r->tpot);
+	durations_merge(&q->now.queue, &r->queue);
+}
+
+void fleet_requests_late(struct fleet_job *job, const char *nodes,
+			 const struct request_violation *v, uint64_t now_ns)
+{
+	take_violation(job->requests, job, nodes, v, now_ns);
+}
+
+void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			 bool believed, const struct request_job *r, uint64_t now_ns)
+{
+	struct fleet_requests *q = job->requests;
+
+	if (!q && believed)
 		q = job->requests = calloc(1, sizeof(*q));
 	if (!q) {
 		f->counts.dropped++;
 		return;
 	}
+	q->joined = fleet_joined_ask(f, job, q->joined, now_ns);
 	if (now_ns - q->period_ns >= PERIOD_NS) {
 		q->before = now_ns - q->period_ns < 2 * PERIOD_NS ? q->now : (struct times){0};
 		q->now = (struct times){0};
 		q->period_ns = now_ns;
 	}
-	set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
-	request_counts_add(&q->sum, &r->counts);
-	durations_merge(&q->now.ttft, &r->ttft);
-	durations_merge(&q->now.tpot, &r->tpot);
-	durations_merge(&q->now.queue, &r->queue);
-	for (uint32_t i = 0; i < r->violation_count; i++)
-		take_violation(q, job, n, &r->violation[i], now_ns);
+	if (believed || (q->joined && fleet_joined_shares(q->joined, (uint32_t)(n - f->nodes))))
+		set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
+	if (!believed) {
+		f->counts.dropped++;
+		return;
+	}
+	fleet_requests_counted(job, r);
+	for (uint32_t i = 0; i < r->violation_count; i++) {
+		struct request_violation v = on_unix(n, &r->violation[i]);
+
+		take_violation(q, job, n->name, &v, now_ns);
+	}
+}
+
+void fleet_requests_pieces(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			   bool believed, const struct request_pieces *p, uint64_t now_ns)
+{
+	if (job->requests && job->requests->joined)
+		fleet_joined_pieces(f, job, job->requests->joined, n, believed, p, now_ns);
+	else
+		f->counts.dropped++;
 }
 
 /* ---- findings ---- */
@@ -284,10 +331,19 @@ static void report(struct fleet *f, const struct fleet_job *job, struct group *g
 	g->changed = false;
 }
 
+bool fleet_requests_asked(const struct fleet *f, const struct fleet_job *job,
+			  const struct fleet_node *n, const uint8_t anomaly[16])
+{
+	return n && job->requests && job->requests->joined &&
+	       fleet_joined_asked(job->requests->joined, (uint32_t)(n - f->nodes), anomaly);
+}
+
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct fleet_requests *q = job->requests;
 
+	if (q && q->joined)
+		fleet_joined_tick(f, job, q->joined, now_ns);
 	for (uint32_t i = 0; q && i < GROUPS_MAX; i++) {
 		struct group *g = q->group[i];
 		bool ended = g && now_ns - g->updated_ns > QUIET_NS;
@@ -330,7 +386,7 @@ static json_t *step_json(const struct seen *s)
 	if (!t->begin_ns)
 		return json_null();
 	return json_pack("{s:f, s:f, s:I, s:I, s:I, s:o}", "after_ms",
-			 ((double)t->begin_ns - (double)s->v.arrival_ns) * 1e-6, "ms",
+			 (double)(int64_t)(t->begin_ns - s->v.arrival_ns) * 1e-6, "ms",
 			 (double)(t->end_ns - t->begin_ns) * 1e-6, "tokens", (json_int_t)t->tokens,
 			 "step_tokens", (json_int_t)t->step_tokens, "batch", (json_int_t)t->batch,
 			 "span", json_text(s->v.span));
@@ -400,8 +456,47 @@ static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool
 	    objective_json(q, REQUEST_TTFT), "tpot", objective_json(q, REQUEST_TPOT), "queue",
 	    times_json(&q->before.queue, &q->now.queue));
 
+	if (q->joined)
+		json_object_set_new(out, "joined", fleet_joined_counts(q->joined));
 	if (whole)
 		json_object_set_new(out, "violations", violations_json(q));
+	return out;
+}
+
+/* Adds the request, if the job has it. */
+static void add_request(struct fleet *f, struct fleet_job *job, uint64_t id, json_t *out)
+{
+	struct fleet_joined *joined = job && job->requests ? job->requests->joined : NULL;
+	struct buf text;
+	json_t *one;
+
+	buf_init(&text, LIMIT_API_LIST_BYTES);
+	if (joined && fleet_joined_json(f, job, joined, id, &text) && !text.failed) {
+		one = json_loadb((const char *)text.data, text.bytes, 0, NULL);
+		json_object_set_new(out, "objectives", fleet_joined_objectives(joined));
+		if (one)
+			json_array_append_new(json_object_get(out, "requests"), one);
+	}
+	buf_fini(&text);
+}
+
+json_t *fleet_request_json(struct fleet *f, const struct http_user *who, const char *job,
+			   uint64_t id)
+{
+	json_t *out = json_pack("{s:{}, s:[]}", "objectives", "requests");
+	struct fleet_job_name *names;
+	uint32_t n;
+
+	if (fleet_job_names(f, who, job, NULL, &names, &n)) {
+		json_decref(out);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		pthread_mutex_lock(&f->lock);
+		add_request(f, fleet_find_job(f, names[i].name), id, out);
+		pthread_mutex_unlock(&f->lock);
+	}
+	free(names);
 	return out;
 }
 

@@ -11,6 +11,8 @@
 #include "aggregator/fleet/fleet.h"
 #include "aggregator/incident/incident.h"
 #include "base/check.h"
+#include "base/text/text.h"
+#include "model/request.h"
 #include "tests/fleet_synth.h"
 
 #define RANKS	       4u
@@ -175,10 +177,53 @@ static void rows(struct input *in, struct beat_rank *b)
 						 .open_bytes = number(in)};
 }
 
+/* A time of the last minutes, mostly. */
+static uint64_t lately(const struct world *w, struct input *in)
+{
+	uint8_t b = byte(in);
+
+	return b % 8 ? mono(w) - b * 1000000000ull : number(in);
+}
+
+static void requests(struct world *w, struct input *in, const char *name, struct request_job *job,
+		     struct request_pieces *p)
+{
+	memset(job, 0, sizeof(*job));
+	text_copy(job->job, sizeof(job->job), name);
+	text_copy(p->job, sizeof(p->job), name);
+	job->counts.arrived = number(in);
+	job->running = (uint32_t)number(in);
+	job->violation_count = byte(in) & 1;
+	job->violation[0] = (struct request_violation){
+	    .id = 1 + byte(in), .phase = byte(in) % REQUEST_PHASES, .arrival_ns = number(in)};
+	p->ttft_ns = number(in);
+	p->count = byte(in) % 5;
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct request_piece *q = &p->piece[i];
+
+		*q = (struct request_piece){
+		    .id = 1 + byte(in) % 4, .serial = byte(in), .flags = byte(in)};
+		if (q->flags & REQUEST_PIECE_OPEN)
+			continue;
+#define X(t) q->t = lately(w, in);
+		REQUEST_PIECE_TIMES(X)
+#undef X
+		q->prefill_ns = number(in) % REQUEST_PIECE_NS_MAX;
+		q->decode_ns = number(in) % REQUEST_PIECE_NS_MAX;
+		q->delivered_tokens = byte(in);
+		q->prefill_tokens = byte(in) % 3;
+		q->longest[0].begin_ns = lately(w, in);
+		q->longest[0].end_ns = q->longest[0].begin_ns + byte(in);
+	}
+}
+
 static void beat(struct world *w, struct input *in)
 {
 	static struct beat_rank ranks[4];
-	uint8_t node = byte(in) % NODES;
+	static struct request_job job;
+	static struct request_piece piece[4];
+	struct request_pieces pieces = {.piece = piece};
+	uint8_t node = byte(in) % NODES, more;
 	struct wire_command commands[64];
 	struct beat b = {.sequence = ++w->sequence,
 			 .now_ns = mono(w),
@@ -187,7 +232,8 @@ static void beat(struct world *w, struct input *in)
 
 	node_name(in, b.node, sizeof(b.node), node);
 	b.boot_id[15] = 1; /* what the job's own node has nobody knows */
-	if (byte(in) & 1) {
+	more = byte(in);
+	if (more & 1) {
 		b.boot_id[0] = byte(in);
 		b.sequence = number(in);
 		b.now_ns = number(in);
@@ -209,6 +255,12 @@ static void beat(struct world *w, struct input *in)
 		r->unfinished.kind = byte(in) % (BEAT_UNFINISHED_HELD + 1);
 		r->unfinished.launch_ns = number(in);
 		rows(in, r);
+	}
+	if (more & 0x40 && b.rank_count) {
+		requests(w, in, ranks[0].rank.job, &job, &pieces);
+		b.requests = &job;
+		b.pieces = &pieces;
+		b.request_count = b.piece_jobs = 1;
 	}
 	fleet_beat(w->fleet, &b, via_of(w, in, node), mono(w));
 	fleet_commands(w->fleet, &b, commands, 64);
@@ -288,12 +340,30 @@ static void sketch(struct world *w, struct input *in)
  * takes far more time than to take in what they say. */
 static void turn(struct world *w, bool looks)
 {
+	static struct request_job job;
 	struct beat_rank ranks[RANKS];
+	struct request_piece piece;
+	struct request_pieces pieces = {
+	    .piece = &piece, .count = 1, .ttft_ns = 1000000000, .tpot_ns = 1000000000};
 	struct beat b;
 
 	w->now_s += TURN_S;
-	if (fs_beat(&w->job, 0, w->now_s, ranks, &b))
-		fleet_beat(w->fleet, &b, (struct fleet_via){.connection = OWN_CONNECTION}, mono(w));
+	if (!fs_beat(&w->job, 0, w->now_s, ranks, &b))
+		return;
+	/* a request a beat, in time; its id is a hash that strangers do not know */
+	piece = (struct request_piece){.id = hash_mix((uint64_t)w->now_s),
+				       .serial = b.now_ns,
+				       .arrival_ns = b.now_ns - 2000000,
+				       .handed_ns = b.now_ns - 2000000,
+				       .delivered_first_ns = b.now_ns - 1000000,
+				       .delivered_last_ns = b.now_ns,
+				       .delivered_tokens = 2};
+	snprintf(job.job, sizeof(job.job), "good");
+	snprintf(pieces.job, sizeof(pieces.job), "good");
+	b.requests = &job;
+	b.pieces = &pieces;
+	b.request_count = b.piece_jobs = 1;
+	fleet_beat(w->fleet, &b, (struct fleet_via){.connection = OWN_CONNECTION}, mono(w));
 	if (looks)
 		fleet_tick(w->fleet, mono(w), unix_of(w));
 }

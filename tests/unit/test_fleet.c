@@ -2431,6 +2431,235 @@ static void serving_jobs_come_page_by_page(void **unused)
 		fs_fini(&jobs[i]);
 }
 
+/* ---- requests whose instances are on different nodes ---- */
+
+static struct request_job asked_job;
+static struct request_piece piece;
+static struct request_pieces pieces;
+
+/* The beat says that the job serves requests. piece.id 0: it has no piece. */
+static void add_requests(struct beat *b, const char *job)
+{
+	snprintf(asked_job.job, sizeof(asked_job.job), "%s", job);
+	pieces = (struct request_pieces){
+	    .ttft_ns = 1000000000, .tpot_ns = 10000000, .piece = &piece, .count = 1};
+	snprintf(pieces.job, sizeof(pieces.job), "%s", job);
+	b->requests = &asked_job;
+	b->request_count = 1;
+	b->pieces = &pieces;
+	b->piece_jobs = piece.id != 0;
+}
+
+static uint64_t node_ns(const struct fs_job *j, uint32_t node, double at_s)
+{
+	return (uint64_t)((int64_t)(at_s * 1e9) + j->node[node].mono_ns);
+}
+
+/* The prefill instance, with the API process, is on node 0, the decode instance on node 1: 100 ms from
+ * arrival to first token, 40 ms between the instances, 400 ms in 10 steps. */
+static struct request_piece piece_of(const struct fs_job *j, uint32_t node, double at_s)
+{
+	struct request_piece p = {.id = 0xabcdef, .serial = 7};
+
+	if (!node) {
+		p.arrival_ns = node_ns(j, 0, at_s);
+		p.handed_ns = p.arrival_ns + 1000000;
+		p.scheduled_ns = p.arrival_ns + 10000000;
+		p.first_ns = p.last_ns = p.arrival_ns + 100000000;
+		p.delivered_first_ns = p.first_ns + 1000000;
+		p.delivered_last_ns = p.first_ns + 441000000;
+		p.prefill_ns = 90000000;
+		p.prefill_steps = 1;
+		p.prefill_tokens = p.prompt_tokens = 300;
+		p.delivered_tokens = 11;
+		p.longest[0] = (struct request_step){p.scheduled_ns, p.last_ns, 300, 300, 1};
+		return p;
+	}
+	p.arrival_ns = p.queued_ns = node_ns(j, 1, at_s + 0.105);
+	p.scheduled_ns = node_ns(j, 1, at_s + 0.14);
+	p.first_ns = p.scheduled_ns + 40000000;
+	p.last_ns = p.scheduled_ns + 400000000;
+	p.prefill_tokens = p.prefill_steps = 1;
+	p.prefill_ns = 40000000;
+	p.decode_ns = 360000000;
+	p.decode_steps = 9;
+	p.longest[1] = (struct request_step){p.first_ns, p.first_ns + 45000000, 1, 1, 1};
+	return p;
+}
+
+static uint32_t asked(uint32_t kind, const char *node)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < command_count; i++)
+		n += commands[i].kind == kind && !strcmp(command_node[i], node);
+	return n;
+}
+
+/* Until then; the request is at at_s, and its pieces come in the beats after it. */
+static void run_serving(struct fs_job *j, double at_s, double until_s)
+{
+	struct beat_rank ranks[16];
+	bool sent[2] = {false, false};
+	struct beat b;
+
+	for (; now_s < until_s; now_s += 0.1) {
+		for (uint32_t n = 0; n < 2; n++) {
+			if (!beat_due(j, n) || !fs_beat(j, n, now_s, ranks, &b))
+				continue;
+			piece.id = 0;
+			if (now_s > at_s + 3 && !sent[n]) {
+				piece = piece_of(j, n, at_s);
+				sent[n] = true;
+			}
+			add_requests(&b, ranks[0].rank.job);
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+}
+
+static json_t *whole_request(const char *job)
+{
+	json_t *answer = fleet_request_json(fleet, NULL, job, 0xabcdef);
+	json_t *r = json_incref(json_array_get(json_object_get(answer, "requests"), 0));
+
+	json_decref(answer);
+	return r;
+}
+
+static double part_ms(const json_t *r, const char *parts, const char *phase)
+{
+	return jsonget_number(json_object_get(r, parts), phase);
+}
+
+/* The second node's clock is 300 ms ahead; collectives show by how much. */
+static void a_request_of_two_nodes_is_one_on_their_jobs_clock(void **unused)
+{
+	struct fs_job j;
+	json_t *r, *all, *job;
+
+	fs_init(&j, "serve", 4, 2, 11);
+	j.node[1].error_ns = 300e6;
+	run_serving(&j, 30, 60);
+	assert_true(asked(WIRE_COMMAND_PIECES, "n0") > 0);
+	assert_true(asked(WIRE_COMMAND_PIECES, "n1") > 0);
+	r = whole_request("serve");
+	assert_non_null(r);
+	assert_string_equal(jsonget_text(r, "clock"), "aligned");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(r, "nodes"), 1)),
+			    "n1");
+	assert_string_equal(jsonget_text(r, "state"), "ended");
+	assert_true(fabs(jsonget_number(r, "ttft_ms") - 101) < 0.01);
+	assert_true(fabs(jsonget_number(r, "tpot_ms") - 44) < 0.01);
+	assert_true(fabs(jsonget_number(r, "transfer_ms") - 40) < 1);
+	assert_true(fabs(part_ms(r, "ttft_parts_ms", "prefill") - 90) < 0.01);
+	assert_true(fabs(part_ms(r, "tpot_parts_ms", "decode") - 40) < 0.2);
+	assert_true(fabs(part_ms(r, "tpot_parts_ms", "transfer") - 3.9) < 0.2);
+	assert_true(jsonget_true(r, "tpot_violated"));
+	json_decref(r);
+	/* one incident, of one request, with windows of both nodes */
+	assert_int_equal(report_count, 1);
+	assert_int_equal(reports[0].finding.cause, CAUSE_REQUEST_DECODE);
+	assert_int_equal(reports[0].finding.count, 1);
+	assert_int_equal(asked(WIRE_COMMAND_WINDOW, "n0"), 1);
+	assert_int_equal(asked(WIRE_COMMAND_WINDOW, "n1"), 1);
+	for (uint32_t i = 0; i < command_count; i++)
+		if (commands[i].kind == WIRE_COMMAND_WINDOW)
+			assert_memory_equal(commands[i].anomaly_id, reports[0].finding.anomaly_id,
+					    16);
+	all = requests_of("serve");
+	job = json_array_get(json_object_get(all, "requests"), 0);
+	assert_int_equal(json_integer_value(json_object_get(job, "arrived")), 1);
+	assert_int_equal(json_integer_value(json_object_get(job, "ended")), 1);
+	assert_int_equal(json_array_size(json_object_get(job, "violations")), 1);
+	json_decref(all);
+	fs_fini(&j);
+}
+
+/* The instances share no collective that shows it, and the decode instance seems to have ended before the
+ * other began. */
+static void clocks_that_contradict_each_other_say_no_transfer(void **unused)
+{
+	struct fs_job j;
+	json_t *r;
+
+	fs_init(&j, "serve", 4, 2, 11);
+	j.node[1].error_ns = -5e9;
+	j.pair_comms = true;
+	j.comm_ranks = 2;
+	for (uint32_t i = 0; i < 4; i++)
+		j.rank[i].group = i / 2;
+	run_serving(&j, 10, 30);
+	r = whole_request("serve");
+	assert_non_null(r);
+	assert_string_equal(jsonget_text(r, "clock"), "unknown");
+	assert_true(fabs(jsonget_number(r, "ttft_ms") - 101) < 0.01);
+	assert_true(fabs(jsonget_number(r, "tpot_ms") - 44) < 0.01);
+	assert_true(fabs(part_ms(r, "tpot_parts_ms", "decode") - 40) < 0.2);
+	assert_true(part_ms(r, "tpot_parts_ms", "transfer") == 0);
+	assert_true(fabs(part_ms(r, "tpot_parts_ms", "none") - 4) < 0.2);
+	json_decref(r);
+	fs_fini(&j);
+}
+
+/* Instances that each serve whole requests: after some hundred, their nodes judge again. */
+static void nodes_with_requests_of_their_own_are_not_asked_for_long(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+	uint64_t id = 1;
+	uint32_t before;
+
+	fs_init(&j, "serve", 4, 2, 11);
+	for (; now_s < 400; now_s += 1) {
+		for (uint32_t n = 0; n < 2; n++) {
+			if (!fs_beat(&j, n, now_s, ranks, &b))
+				continue;
+			piece = (struct request_piece){.id = id++,
+						       .arrival_ns = b.now_ns - 2000000,
+						       .delivered_first_ns = b.now_ns - 1000000,
+						       .delivered_last_ns = b.now_ns - 1000000,
+						       .delivered_tokens = 1};
+			add_requests(&b, ranks[0].rank.job);
+			send_beat(&b);
+		}
+		if (now_s < 200.5 && now_s > 199.5)
+			before = asked(WIRE_COMMAND_PIECES, "n0");
+		fleet_tick(fleet, mono(now_s), FS_UNIX + (uint64_t)(now_s * 1e9));
+	}
+	assert_true(before > 0);
+	assert_int_equal(asked(WIRE_COMMAND_PIECES, "n0"), before);
+	fs_fini(&j);
+}
+
+static void times_that_cannot_be_are_counted(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *all, *joined;
+
+	fs_init(&j, "serve", 4, 2, 11);
+	for (uint32_t n = 0; n < 2; n++)
+		j.node[n].mono_ns += 10000ll * (int64_t)FS_S;
+	run_serving(&j, 1000, 12);
+	for (uint32_t n = 0; n < 2; n++) {
+		assert_true(fs_beat(&j, n, now_s, ranks, &b));
+		piece = piece_of(&j, 0, 1);
+		piece.last_ns = n ? b.now_ns + 1 : b.now_ns - 4000ull * 1000000000ull;
+		add_requests(&b, ranks[0].rank.job);
+		send_beat(&b);
+	}
+	all = requests_of("serve");
+	joined = json_object_get(json_array_get(json_object_get(all, "requests"), 0), "joined");
+	assert_int_equal(json_integer_value(json_object_get(joined, "bad")), 2);
+	json_decref(all);
+	assert_null(whole_request("serve"));
+	fs_fini(&j);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -2439,6 +2668,10 @@ int main(void)
 	    T(late_requests_of_one_way_are_one_finding_with_a_count),
 	    T(each_phase_of_a_request_has_its_cause),
 	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
+	    T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
+	    T(clocks_that_contradict_each_other_say_no_transfer),
+	    T(nodes_with_requests_of_their_own_are_not_asked_for_long),
+	    T(times_that_cannot_be_are_counted),
 	    T(serving_jobs_come_page_by_page),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
 	    T(finds_two_of_eight_as_one_finding_and_its_end),

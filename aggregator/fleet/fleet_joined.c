@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Requests whose instances are on different nodes. While a job's requests are seen on several nodes, its
+ * nodes are asked for pieces of them instead of verdicts. The pieces of one id are one request, which the
+ * code that a node uses judges. If no id is seen on two nodes, these are replicas: the nodes judge again.
+ *
+ * A node that is not believed about the job has a part in a request only if it knows the id of one that
+ * a believed node has too. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet/fleet_private.h"
+#include "analysis/requests/request_table.h"
+#include "base/text/text.h"
+#include "render/request_json.h"
+
+#define ASK_AGAIN_NS (LIMIT_PIECES_ASKED_NS / 2)
+/* So many requests one after the other, each of one node: then none is divided. */
+#define ALONE_MAX  256u
+#define REPLICA_NS 600000000000ull
+/* After the last piece: two beats, in which a node says that the request goes on there. */
+#define SETTLE_NS  12000000000ull
+#define SILENT_NS  3600000000000ull
+#define AGE_MAX_NS 3600000000000ull
+#define SHARES_MAX 64u
+#define ASKED_MAX  16u /* as many as groups of late requests */
+#define PROCESS	   0u  /* the table's only one stands for the job */
+
+struct fleet_joined {
+	struct request_table *table;
+	struct fleet *f; /* while the table is called */
+	struct fleet_job *job;
+	uint64_t now_ns, asked_ns, replica_until_ns, alone_since, joined_before;
+	uint64_t windows_begin_ns, windows_end_ns; /* asked for last */
+	uint64_t ttft_ns, tpot_ns, bad;
+	/* nodes that had a part in a request of a believed one: a ring */
+	uint32_t sharing[SHARES_MAX], shares;
+	uint8_t asked[ASKED_MAX][16]; /* anomalies that windows were asked for: a ring */
+	uint32_t asks;
+};
+
+/* ---- a request that missed an objective ---- */
+
+/* When its longest phase was; 0: not known. */
+static struct request_step slow_time(const struct request *r, uint32_t phase)
+{
+	struct request_step s = {0};
+
+	if (phase == REQUEST_QUEUE)
+		s = (struct request_step){.begin_ns = r->arrival_ns, .end_ns = r->scheduled_ns};
+	else if (phase == REQUEST_PREFILL)
+		s = r->prefill[0];
+	else if (phase == REQUEST_DECODE || phase == REQUEST_DRAFTS)
+		s = r->decode[0];
+	else if (phase == REQUEST_PAUSE)
+		s = r->pause;
+	else if (phase == REQUEST_TRANSFER)
+		s = r->transfer;
+	return s;
+}
+
+static void ask_windows(struct fleet_joined *q, const struct request *r,
+			const struct request_violation *v, const uint32_t *node, uint32_t nodes)
+{
+	struct request_step s = slow_time(r, v->phase);
+	uint64_t begin_ns = s.begin_ns - REQUEST_MARGIN_NS, end_ns = s.end_ns + REQUEST_MARGIN_NS;
+	uint8_t anomaly[16];
+
+	if (s.begin_ns < REQUEST_MARGIN_NS || s.end_ns < s.begin_ns ||
+	    (begin_ns < q->windows_end_ns && end_ns > q->windows_begin_ns))
+		return;
+	q->windows_begin_ns = begin_ns;
+	q->windows_end_ns = end_ns;
+	request_anomaly(q->job->name, v, anomaly);
+	memcpy(q->asked[q->asks++ % ASKED_MAX], anomaly, sizeof(anomaly));
+	for (uint32_t i = 0; i < nodes; i++)
+		fleet_pull_request(q->f, q->job, node[i], begin_ns, end_ns, anomaly, q->now_ns);
+}
+
+static void append(char text[WIRE_TEXT_BYTES], const char *more)
+{
+	size_t used = strlen(text);
+
+	text_copy(text + used, WIRE_TEXT_BYTES - used, more);
+}
+
+static void on_violation(void *arg, const char *job, uint32_t process, struct request_violation *v)
+{
+	struct fleet_joined *q = arg;
+	const struct request *r = request_table_find(q->table, PROCESS, v->id);
+	uint32_t node[REQUEST_PIECES], nodes = r ? request_table_nodes(q->table, r, node) : 0;
+	char names[WIRE_TEXT_BYTES] = "";
+
+	(void)job;
+	(void)process;
+	for (uint32_t i = 0; i < nodes; i++) {
+		if (i)
+			append(names, ", ");
+		append(names, q->f->nodes[node[i]].name);
+	}
+	fleet_requests_late(q->job, names, v, q->now_ns);
+	if (nodes)
+		ask_windows(q, r, v, node, nodes);
+}
+
+/* ---- life ---- */
+
+void fleet_joined_free(struct fleet *f, struct fleet_joined *q)
+{
+	if (!q)
+		return;
+	f->joined_jobs--;
+	request_table_close(q->table);
+	free(q);
+}
+
+static struct fleet_joined *make(struct fleet *f, const char *job)
+{
+	struct fleet_joined *q;
+	struct request_config c;
+
+	if (f->joined_jobs == LIMIT_FLEET_JOINED || !(q = calloc(1, sizeof(*q))))
+		return NULL;
+	request_config_default(&c);
+	c.settle_ns = SETTLE_NS;
+	c.silent_ns = SILENT_NS;
+	c.open_max = LIMIT_FLEET_JOINED_REQUESTS;
+	c.joins = true;
+	if (request_table_open(&q->table, &c, on_violation, q)) {
+		free(q);
+		return NULL;
+	}
+	f->joined_jobs++;
+	request_table_begin(q->table, PROCESS, job);
+	return q;
+}
+
+/* ---- asking ---- */
+
+static uint32_t living_parts(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < job->part_count; i++)
+		n += job->parts[i].node != FLEET_NONE &&
+		     fleet_is_alive(f, job->parts[i].seen_ns, now_ns);
+	return n;
+}
+
+/* No request of many was on two nodes. */
+static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
+{
+	const char *job;
+	const struct request_stats *s = request_table_stats(q->table, 0, &job);
+	uint64_t ended = s ? s->ended + s->lost : 0;
+
+	if (s && s->joined > q->joined_before) {
+		q->joined_before = s->joined;
+		q->alone_since = ended;
+	}
+	if (ended - q->alone_since >= ALONE_MAX) {
+		q->alone_since = ended;
+		q->replica_until_ns = now_ns + REPLICA_NS;
+	}
+	return now_ns < q->replica_until_ns;
+}
+
+struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
+				      struct fleet_joined *q, uint64_t now_ns)
+{
+	if ((q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) ||
+	    living_parts(f, job, now_ns) < 2)
+		return q;
+	q = q ? q : make(f, job->name);
+	if (!q || are_replicas(q, now_ns))
+		return q;
+	q->asked_ns = now_ns;
+	for (uint32_t i = 0; i < job->part_count; i++)
+		if (job->parts[i].node != FLEET_NONE &&
+		    fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
+			fleet_pull_pieces(f, job, job->parts[i].node, LIMIT_PIECES_ASKED_NS);
+	return q;
+}
+
+/* ---- pieces ---- */
+
+/* How much the node's clock is before the job's, as far as its collectives say. */
+static bool clock_of(const struct fleet *f, struct fleet_job *job, uint32_t node,
+		     int64_t *before_ns)
+{
+	const struct fleet_node *n = &f->nodes[node];
+	const struct fleet_part *part = fleet_admit_find_part(f, job, node);
+	double offset, drift, error;
+	bool known = part && cross_clock_state(job->cross, (uint32_t)(part - job->parts),
+					       (int64_t)n->now_ns + n->realtime_offset_ns, &offset,
+					       &drift, &error);
+
+	*before_ns = known ? (int64_t)offset : 0;
+	return known;
+}
+
+/* To the job's clock; false: it cannot be, or was too long ago. */
+static bool place(const struct fleet_node *n, int64_t before_ns, uint64_t *t_ns)
+{
+	if (!*t_ns)
+		return true;
+	if (*t_ns > n->now_ns || n->now_ns - *t_ns >= AGE_MAX_NS)
+		return false;
+	*t_ns += (uint64_t)n->realtime_offset_ns - (uint64_t)before_ns;
+	return (int64_t)*t_ns > 0;
+}
+
+static bool place_piece(const struct fleet_node *n, int64_t before_ns, struct request_piece *p)
+{
+	bool good = true;
+
+#define X(t) good = place(n, before_ns, &p->t) && good;
+	REQUEST_PIECE_TIMES(X)
+#undef X
+	for (int i = 0; i < REQUEST_PIECE_STEPS; i++) {
+		good = place(n, before_ns, &p->longest[i].begin_ns) && good;
+		good = place(n, before_ns, &p->longest[i].end_ns) && good;
+	}
+	return good;
+}
+
+/* What the table counted since the last call. */
+static void take_counts(struct fleet_joined *q)
+{
+	struct request_job *now = calloc(1, sizeof(*now));
+
+	if (now && request_table_take(q->table, 0, q->now_ns, now)) {
+		now->counts.violations_dropped = 0; /* they were taken one by one */
+		fleet_requests_counted(q->job, now);
+	}
+	free(now);
+}
+
+static void call(struct fleet_joined *q, struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	q->f = f;
+	q->job = job;
+	q->now_ns = now_ns;
+}
+
+static void note_share(struct fleet_joined *q, uint32_t node)
+{
+	if (!fleet_joined_shares(q, node))
+		q->sharing[q->shares++ % SHARES_MAX] = node;
+}
+
+bool fleet_joined_shares(const struct fleet_joined *q, uint32_t node)
+{
+	for (uint32_t i = 0; i < q->shares && i < SHARES_MAX; i++)
+		if (q->sharing[i] == node)
+			return true;
+	return false;
+}
+
+bool fleet_joined_asked(const struct fleet_joined *q, uint32_t node, const uint8_t anomaly[16])
+{
+	bool asked = false;
+
+	for (uint32_t i = 0; i < q->asks && i < ASKED_MAX; i++)
+		asked |= !memcmp(q->asked[i], anomaly, 16);
+	return asked && fleet_joined_shares(q, node);
+}
+
+void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
+			 const struct fleet_node *n, bool believed, const struct request_pieces *p,
+			 uint64_t now_ns)
+{
+	uint32_t node = (uint32_t)(n - f->nodes);
+	int64_t before_ns;
+
+	call(q, f, job, now_ns);
+	clock_of(f, job, node, &before_ns);
+	if (believed) {
+		q->ttft_ns = p->ttft_ns;
+		q->tpot_ns = p->tpot_ns;
+		request_table_objectives(q->table, p->ttft_ns, p->tpot_ns);
+	}
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct request_piece piece = p->piece[i];
+
+		if (!place_piece(n, before_ns, &piece))
+			q->bad++;
+		else if (request_table_join(q->table, PROCESS, node, believed, &piece))
+			note_share(q, node);
+	}
+}
+
+void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
+		       uint64_t now_ns)
+{
+	call(q, f, job, now_ns);
+	request_table_tend(q->table, now_ns);
+	take_counts(q);
+}
+
+/* ---- for the API ---- */
+
+bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_joined *q, uint64_t id,
+		       struct buf *out)
+{
+	const struct request *r = request_table_find(q->table, PROCESS, id);
+	const char *names[REQUEST_PIECES];
+	uint32_t node[REQUEST_PIECES], nodes;
+	bool aligned = true;
+	int64_t before_ns;
+
+	if (!r)
+		return false;
+	nodes = request_table_nodes(q->table, r, node);
+	for (uint32_t i = 0; i < nodes; i++) {
+		names[i] = f->nodes[node[i]].name;
+		aligned = clock_of(f, job, node[i], &before_ns) && aligned;
+	}
+	request_json(r,
+		     &(struct request_json_place){.job = job->name,
+						  .nodes = names,
+						  .node_count = nodes,
+						  .clock = aligned ? "aligned" : "system"},
+		     out);
+	return true;
+}
+
+json_t *fleet_joined_objectives(const struct fleet_joined *q)
+{
+	return json_pack("{s:f, s:f}", "ttft_ms", (double)q->ttft_ns * 1e-6, "tpot_ms",
+			 (double)q->tpot_ns * 1e-6);
+}
+
+json_t *fleet_joined_counts(const struct fleet_joined *q)
+{
+	static const struct request_stats none;
+	const char *job;
+	const struct request_stats *s = request_table_stats(q->table, 0, &job);
+
+	s = s ? s : &none;
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "requests", (json_int_t)s->joined,
+			 "partial", (json_int_t)s->partial, "unbelieved", (json_int_t)s->unbelieved,
+			 "evicted", (json_int_t)s->evicted, "pieces_lost",
+			 (json_int_t)s->parts_lost, "bad", (json_int_t)q->bad);
+}
