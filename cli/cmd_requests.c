@@ -221,6 +221,24 @@ static void put_slowest(const json_t *list)
 	}
 }
 
+/* Its nodes, if they are several, and how their times came onto one clock. */
+static void put_nodes(const json_t *r)
+{
+	const json_t *nodes = json_object_get(r, "nodes"), *node;
+	const char *clock = jsonget_text(r, "clock");
+	size_t i;
+
+	if (json_array_size(nodes) < 2)
+		return;
+	json_array_foreach ((json_t *)nodes, i, node)
+		printf("%s%s", i ? ", " : "  nodes                ",
+		       term_safe(json_string_value(node), 60));
+	printf("  (%s)\n", !strcmp(clock, "unknown")
+			       ? "their clocks differ: the time between them is not known"
+			   : !strcmp(clock, "aligned") ? "clocks aligned by collectives"
+						       : "by their system clocks");
+}
+
 /* Parts of the time of an objective, which add up to it; parts: their key. */
 static void put_parts(const json_t *r, const char *parts)
 {
@@ -267,6 +285,7 @@ static void print_request(const json_t *r, const json_t *objectives)
 	       term_safe(jsonget_text(r, "id"), 16), term_style(TERM_PLAIN),
 	       term_safe(jsonget_text(r, "state"), 16), term_safe(jsonget_text(r, "job"), 60));
 	printf("  arrived              %s\n", term_time(jsonget_unsigned(r, "arrival_unix_ns")));
+	put_nodes(r);
 	printf("  tokens               %s of the prompt,",
 	       term_count(jsonget_number(r, "prompt_tokens")));
 	printf(" %s new\n", term_count(jsonget_number(r, "output_tokens")));
@@ -274,6 +293,25 @@ static void print_request(const json_t *r, const json_t *objectives)
 	put_parts(r, "ttft_parts_ms");
 	put_objective(r, objectives, "time per token", "tpot_ms", "tpot_violated");
 	put_parts(r, "tpot_parts_ms");
+}
+
+/* The answer about the request as several nodes saw it, if the aggregator has it, else this node's;
+ * owned. NULL: neither. */
+static json_t *whole_or_node(const struct options *o, const struct client *c,
+			     const struct client *control, const char *id)
+{
+	char path[512];
+	struct client_error e;
+	json_t *j = NULL;
+
+	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
+	client_add(path, sizeof(path), "job", o->job);
+	/* an earlier aggregator answers with its jobs */
+	if (!client_json(c, "GET", path, &j, &e) &&
+	    json_object_get(json_array_get(json_object_get(j, "requests"), 0), "id"))
+		return j;
+	json_decref(j);
+	return commands_node_get(o, control, path, &e);
 }
 
 /* The request's violations that the aggregator has; owned. */
@@ -300,8 +338,7 @@ static json_t *violations_of(const struct client *c, const char *id)
 static int show_request(const struct options *o, const struct client *c, const char *text,
 			const struct client_error *without)
 {
-	char id[17], path[512];
-	struct client_error e;
+	char id[17];
 	struct client control;
 	uint8_t digits[8];
 	json_t *node, *violations;
@@ -314,9 +351,7 @@ static int show_request(const struct options *o, const struct client *c, const c
 		snprintf(id, sizeof(id), "%016" PRIx64, request_hash(text));
 	if (commands_control(o, &control))
 		return EXIT_USAGE;
-	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
-	client_add(path, sizeof(path), "job", o->job);
-	node = commands_node_get(o, &control, path, &e);
+	node = whole_or_node(o, c, &control, id);
 	list = json_object_get(node, "requests");
 	if (!node && without)
 		return commands_complain("requests", without);

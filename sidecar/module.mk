@@ -40,5 +40,5 @@ $(call bench,ring,ring_load)
 ring_load_SRCS := tests/bench/ring_load.c tests/bench/ring_job.c
 
 SCRIPTS_TEST += tests/e2e/serve_spikes.sh tests/e2e/ras.sh tests/e2e/foreign_dir.sh tests/e2e/hostile_user.sh tests/e2e/connect_flood.sh \
-	tests/e2e/two_users.sh tests/e2e/full_node.sh tests/e2e/units.sh tests/e2e/sysomd_job.sh tests/e2e/serve_events.py tests/e2e/serve_requests.py tests/e2e/serve_restart.py \
+	tests/e2e/two_users.sh tests/e2e/full_node.sh tests/e2e/units.sh tests/e2e/sysomd_job.sh tests/e2e/serve_events.py tests/e2e/serve_requests.py tests/e2e/serve_nodes.py tests/e2e/serve_restart.py \
 	tests/e2e/node_peers.sh tests/e2e/os_faults.sh tests/e2e/packet_storm.sh tests/e2e/gpu_telemetry.sh

@@ -36,6 +36,7 @@ def options():
     p.add_argument("--workers", type=int, default=2, help="tensor-parallel ranks of each engine")
     p.add_argument("--split", action="store_true", help="one engine for prompts, one that decodes")
     p.add_argument("--kv-store", default="", help="RANK=HOST:PORT: this rank saves its cache there")
+    p.add_argument("--decode-socket", default="", help="with --split: the decode engine attaches to this sysomd, of another node")
     p.add_argument("--speculate", type=int, default=0, help="tokens that a draft proposes")
     p.add_argument("--synchronous", action="store_true", help="schedule a step when the one before has ended")
     p.add_argument("--traffic", help="CSV of arrivals and token counts; without it they are drawn")
@@ -94,7 +95,8 @@ class Server:
         self.truth = Truth(o.truth)
         if o.split:
             self.engines = [AsyncLLM(config(engine="prefill", kv_role="kv_producer")),
-                            AsyncLLM(config(engine="decode", kv_role="kv_consumer", first_device=o.workers))]
+                            AsyncLLM(config(engine="decode", kv_role="kv_consumer", first_device=o.workers,
+                                            sysomd_socket=o.decode_socket))]
         else:
             self.engines = [AsyncLLM(config(engine="engine"))]
         for engine in self.engines:

@@ -50,6 +50,7 @@ class VllmConfig:
     kv_bytes_per_token: int = 131072
     kv_bytes_per_second: float = 4e9
     kv_store: str = ""  # RANK=HOST:PORT
+    sysomd_socket: str = ""  # of the engine's processes, if it is not this process's
     load_seconds: float = 0.0
     layers: int = 4
     base_ns: int = 25_000_000

@@ -2,6 +2,7 @@
 """The API process's side of one engine."""
 import asyncio
 import multiprocessing
+import os
 import time
 
 from vllm.v1.engine import EngineCoreRequest, EngineCoreRequestType
@@ -15,7 +16,10 @@ class AsyncLLM:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=EngineCoreProc.run_engine_core, args=(vllm_config, theirs),
                                        name="EngineCore")
+        own = os.environ.get("SYSOM_SOCKET_PATH", "")
+        os.environ["SYSOM_SOCKET_PATH"] = vllm_config.sysomd_socket or own
         self.process.start()
+        os.environ["SYSOM_SOCKET_PATH"] = own
         theirs.close()
         self.output_processor = OutputProcessor()
 
