@@ -3269,6 +3269,278 @@ def report_all(rank, every=25):
             rank.gpu.synchronize()
 
 
+# ---- a twelfth round ----
+
+def cause_in_turn(rank, ms=25, rounds=250, turn_s=3):
+    """A pause in the script for some seconds, then a loop in Python for as long, again and again."""
+    begin = time.monotonic()
+    while True:
+        yield
+        if int((time.monotonic() - begin) / turn_s) % 2:
+            loop_in_python(rounds)
+        else:
+            time.sleep(ms / 1e3)
+
+
+def alarm_sleeps(rank, every_ms=200, ms=50):
+    """A watchdog's signal handler waits in the main thread, five times a second."""
+    before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(ms / 1e3))
+    signal.setitimer(signal.ITIMER_REAL, every_ms / 1e3, every_ms / 1e3)
+    try:
+        while True:
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def early_helper(rank, after=80, ms=25):
+    """From one of the job's first steps on, each waits for a helper process at a pipe."""
+    questions, answers = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        while os.read(questions[0], 1):
+            time.sleep(ms / 1e3)
+            os.write(answers[1], b"a")
+    try:
+        while True:
+            step = yield
+            if step >= after:
+                os.write(questions[1], b"q")
+                os.read(answers[0], 1)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def linger_close(rank, kib=256, ms=25):
+    """Each step sends its results over a connection of its own and closes it with SO_LINGER; the reader is slow."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(4)
+
+    def collect():
+        while True:
+            its, _ = listener.accept()
+            time.sleep(ms / 1e3)
+            while its.recv(1 << 20):
+                pass
+            its.close()
+
+    with beside(multiprocessing.get_context("fork"), collect):
+        while True:
+            yield
+            with socket.socket() as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 5))
+                s.connect(listener.getsockname())
+                s.sendall(bytes(kib << 10))
+
+
+def accept_late(rank, ms=30):
+    """Each step waits until another process has connected to it."""
+    listener, asked = socket.create_server(("127.0.0.1", 0)), os.pipe()
+    pid = os.fork()
+    if not pid:
+        while os.read(asked[0], 1):
+            time.sleep(ms / 1e3)
+            socket.create_connection(listener.getsockname()).close()
+    try:
+        while True:
+            yield
+            os.write(asked[1], b"q")
+            listener.accept()[0].close()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        listener.close()
+
+
+def async_ask(rank, count=4, ms=30):
+    """Coroutines ask several servers at once, which answer late."""
+    async def ask(reader, writer):
+        writer.write(b"q")
+        await reader.readexactly(1)
+
+    async def ask_all():
+        await asyncio.gather(*[ask(*c) for c in connections])
+
+    loop = asyncio.new_event_loop()
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(slow_server(ms))[0] for _ in range(count)]
+        connections = [loop.run_until_complete(asyncio.open_connection(sock=s)) for s in sockets]
+        while True:
+            yield
+            loop.run_until_complete(ask_all())
+
+
+def read_to_thread(rank, kib=24576):
+    """A coroutine awaits a thread (asyncio.to_thread) that reads past the page cache."""
+    path = os.path.join(rank.dir, f"direct-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(os.urandom(kib << 10))
+        os.fsync(f.fileno())
+    fd, buffer = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 64 << 10)
+
+    def read_shard():
+        for at in range(0, kib << 10, 64 << 10):
+            os.preadv(fd, [buffer], at)
+
+    loop = asyncio.new_event_loop()
+    while True:
+        yield
+        loop.run_until_complete(asyncio.to_thread(read_shard))
+
+
+def uncompressed(rank, times=40):
+    """The gradients of all ranks are no longer compressed before they are reduced."""
+    usual = rank.gpu.allreduce
+    rank.gpu.allreduce = lambda nbytes: usual(times * nbytes)
+    try:
+        while True:
+            yield
+    finally:
+        rank.gpu.allreduce = usual
+
+
+def append_line(rank, path):
+    """Appends a line to a file of another file system."""
+    with open(os.path.join(path, f"log-{rank.rank}"), "ab", buffering=0) as f:
+        while True:
+            step = yield
+            f.write(b"step %d: loss 0.5\n" % step)
+
+
+def leaking_heap(rank, more=10_000, every=4):
+    """Each step leaves objects behind, and the collector, in every fourth step, takes longer and longer."""
+    heap = []
+    while True:
+        step = yield
+        heap += [[i] for i in range(more)]
+        if step % every == 0:
+            gc.collect()
+
+
+def hot_expert(rank, percent=1, most=60):
+    """The router sends more and more tokens to the expert of one rank: larger grids."""
+    usual, more = rank.work.batch, 0
+    try:
+        while True:
+            yield
+            more = min(most, more + percent)
+            rank.work.batch = usual * (1 + more / 100)
+    finally:
+        rank.work.batch = usual
+
+
+def managed_memory(rank, one_in=40, us=18_000):
+    """Now and then a kernel, whichever it is, waits until its managed memory has come to the GPU."""
+    launch, gpu = rank.gpu.kernel, rank.gpu
+
+    def kernel(name, ns, *more, **named):
+        launch(name, ns + us * 1000 * (rank.rng.random() * one_in < 1), *more, **named)
+
+    gpu.kernel = kernel
+    try:
+        while True:
+            yield
+    finally:
+        del gpu.kernel
+
+
+def endless_kernel(rank, after=5):
+    """A kernel that does not end."""
+    while True:
+        yield
+        after -= 1
+        if not after:
+            rank.kernel("attention_forward_kernel(float*)", 900_000_000)
+
+
+def inflate_here(rank, ms=20):
+    """The launch thread itself expands the shard that each step needs (LZMA)."""
+    import lzma
+    shard = lzma.compress(b"".join(b"%d " % rank.rng.randrange(5000) for _ in range(40_000)), preset=1)
+    begin = time.thread_time()
+    for _ in range(4):
+        lzma.decompress(shard)
+    count = max(1, round(ms / 1e3 / ((time.thread_time() - begin) / 4)))
+    while True:
+        yield
+        for _ in range(count):
+            lzma.decompress(shard)
+
+
+def mapped_writes(rank, mb=32):
+    """Each step writes to all pages of a mapped file, and another process syncs the file all the time."""
+    path = os.path.join(rank.dir, f"table-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(bytes(mb << 20))
+
+    def sync():
+        fd = os.open(path, os.O_RDWR)
+        while True:
+            os.fdatasync(fd)
+            time.sleep(0.005)
+
+    fd = os.open(path, os.O_RDWR)
+    with beside(multiprocessing.get_context("fork"), sync), mmap.mmap(fd, mb << 20) as table:
+        while True:
+            step = yield
+            for at in range(0, mb << 20, PAGE):
+                table[at] = step & 0xff
+
+
+def run_program(rank, every=5, ms=120):
+    """Every fifth step runs a program and waits for it."""
+    while True:
+        step = yield
+        if step % every == 0:
+            subprocess.run(["/bin/sleep", f"{ms / 1e3}"], check=True)
+
+
+def equal_pages(rank, mib=40):
+    """A heap whose equal pages the kernel may merge (KSM), and of which each step writes to every page."""
+    heap_map = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    heap_map.madvise(mmap.MADV_NOHUGEPAGE)
+    heap_map.madvise(mmap.MADV_MERGEABLE)
+    while True:
+        yield
+        for at in range(0, mib << 20, PAGE):
+            heap_map[at] = 1
+
+
+def growing_batch(rank, every=70, percent=15, most=2.0):
+    """Healthy: the batch of all ranks grows, a step up every 70 steps."""
+    usual = rank.work.batch
+    while True:
+        step = yield
+        rank.work.batch = min(most, usual * (1 + percent / 100) ** (step // every))
+
+
+def log_bursts(rank, every=40, steps=3):
+    """Healthy: three of 40 steps are logged in detail, on all ranks."""
+    log = logging.getLogger("train")
+    while True:
+        step = yield
+        log.setLevel(logging.DEBUG if step % every < steps else logging.INFO)
+
+
+def save_aside(rank, every=60, mb=2):
+    """Healthy: every 60 steps each rank hands a copy of its state to a thread, which compresses and writes it."""
+    state = os.urandom(mb << 20)
+
+    def save(copy_of_state):
+        with open(os.path.join(rank.dir, f"aside-{rank.rank}"), "wb") as f:
+            f.write(zlib.compress(copy_of_state, 1))
+
+    while True:
+        step = yield
+        if step % every == every - 1:
+            threading.Thread(target=save, args=(bytearray(state),), name="saver", daemon=True).start()
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()
