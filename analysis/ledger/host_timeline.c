@@ -269,6 +269,34 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	return *known;
 }
 
+/* Index in o->at of the thread's first sample from `t` on, or of what follows it. */
+static uint32_t first_sample(const struct maker *m, const struct order *o, uint32_t tid, uint64_t t)
+{
+	const struct stack_sample *all = m->w->stacks.samples;
+	uint32_t low = 0, high = o->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		const struct stack_sample *s = &all[o->at[middle]];
+
+		if (s->tid < tid || (s->tid == tid && s->time_ns < t))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Whether another thread of the process ended the wait: one that is recorded, or was seen asleep. */
+static bool own_thread_ended(const struct maker *m, const struct stack_switch *s)
+{
+	const struct order *o = &m->blocked_samples;
+	uint32_t tid = stack_switch_waker(s), at = first_sample(m, o, tid, 0);
+
+	return tid && (host_timeline_find(m->t, tid) < m->t->count ||
+		       (at < o->count && m->w->stacks.samples[o->at[at]].tid == tid));
+}
+
 /* Of a wait for whatever comes, what ended it decides. At the end of a timeout, a helper has waited for
  * its peers. */
 static struct account slept_account(struct maker *m, const struct stack_switch *s)
@@ -281,7 +309,8 @@ static struct account slept_account(struct maker *m, const struct stack_switch *
 	if (s->gil == STACK_GIL_WAITER)
 		return a;
 	if (stack < b->stack_count && !(m->helper && s->waker_tid == STACK_WAKER_TIMER))
-		a.what = wait_class_ended(b, &b->stacks[stack], a.what, s->waker_tid);
+		a.what = wait_class_ended(b, &b->stacks[stack], a.what, s->waker_tid,
+					  own_thread_ended(m, s));
 	m->last_stack[s->state] = stack;
 	m->last[s->state] = a;
 	return a;
@@ -359,17 +388,8 @@ static uint32_t samples_of(const struct maker *m, const struct order *o, uint32_
 			   uint64_t slice_ns, uint32_t *count)
 {
 	const struct stack_sample *all = m->w->stacks.samples;
-	uint32_t low = 0, high = o->count;
+	uint32_t low = first_sample(m, o, tid, slice_ns);
 
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-		const struct stack_sample *s = &all[o->at[middle]];
-
-		if (s->tid < tid || (s->tid == tid && s->time_ns < slice_ns))
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	*count = 0;
 	if (distance(m, o, low - 1, tid, slice_ns) < distance(m, o, low, tid, slice_ns))
 		low--;

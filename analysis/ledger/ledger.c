@@ -537,13 +537,32 @@ struct hosts {
 };
 
 /* The thread waits for something outside its process: a CPU, a peer, a file. */
-static bool is_outside(const struct ledger_segment *s)
+static bool is_outside(enum ledger_kind kind, enum ledger_what what)
 {
-	return s->kind == LEDGER_RUNNABLE ||
-	       (s->kind == LEDGER_BLOCKED &&
-		(s->what == LEDGER_LIBC_LOCK ||
-		 (s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
-		 (s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT)));
+	return kind == LEDGER_RUNNABLE ||
+	       (kind == LEDGER_BLOCKED &&
+		(what == LEDGER_LIBC_LOCK ||
+		 (what >= LEDGER_SOCKET && what <= LEDGER_HOST_COLLECTIVE) ||
+		 (what >= LEDGER_FILE_READ && what <= LEDGER_DISK_LIMIT)));
+}
+
+/* Short waits are recorded together: charges the shares that are for the outside. */
+static uint64_t charge_outside_shares(struct ledger *l, const struct ledger_segment *s,
+				      uint64_t from, uint64_t to)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < s->share_count; i++) {
+		const struct ledger_share *h = &s->share[i];
+		uint64_t left = to - from - ns, part = (uint64_t)(h->part * (double)(to - from));
+
+		if (!is_outside(h->kind, h->what))
+			continue;
+		part = part < left ? part : left;
+		ledger_charge(l, h->kind, h->what, h->name, part, waits_in(s, h->count, from, to));
+		ns += part;
+	}
+	return ns;
 }
 
 static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)
@@ -575,7 +594,9 @@ static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end,
 		if (from >= to)
 			continue;
 		begin = to;
-		if (is_outside(s)) {
+		if (s->share_count) {
+			ns += charge_outside_shares(l, s, from, to);
+		} else if (is_outside(s->kind, s->what)) {
 			ledger_charge(l, s->kind, s->what, s->name, to - from,
 				      s->kind == LEDGER_BLOCKED);
 			ns += to - from;

@@ -237,7 +237,7 @@ enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *
 }
 
 enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
-				  enum ledger_what what, uint32_t waker)
+				  enum ledger_what what, uint32_t waker, bool own_thread)
 {
 	bool open = what == LEDGER_SYSCALL, loop = open;
 
@@ -253,6 +253,9 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 		return what;
 	if (waker & STACK_WAKER_NETWORK)
 		return LEDGER_SOCKET;
+	/* a ring's reads are done by threads of the process as well */
+	if (own_thread && what != LEDGER_STORAGE)
+		return LEDGER_LOCK;
 	return waker & STACK_WAKER_PROCESS ? LEDGER_PROCESS : what;
 }
 

@@ -12,7 +12,7 @@ enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *
 /* The same of a wait of the class `what` in this stack that `waker` ended (struct stack_switch): this
  * decides where the call says little. */
 enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
-				  enum ledger_what what, uint32_t waker);
+				  enum ledger_what what, uint32_t waker, bool own_thread);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);

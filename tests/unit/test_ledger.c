@@ -299,6 +299,31 @@ static void of_a_helper_only_its_waits_for_the_outside_count(void **state)
 	ledger_fini(&l);
 }
 
+/* Its reads are so short that one record has many of them. */
+static void so_do_the_short_waits_of_a_helper(void **state)
+{
+	const struct ledger_segment waits[] = {
+	    {0, 60, LEDGER_BLOCKED, LEDGER_LOCK, 2, "to_thread", NULL, 0}};
+	const struct ledger_share folded[] = {
+	    {LEDGER_BLOCKED, LEDGER_FILE_READ, "read_shard", 0.5, 30},
+	    {LEDGER_BLOCKED, LEDGER_LOCK, "lock", 0.25, 15},
+	    {LEDGER_RUNNING, LEDGER_NONE, "add", 0.25, 0}};
+	const struct ledger_segment helps[] = {
+	    {0, 60, LEDGER_UNOBSERVED, LEDGER_NONE, 0, "", folded, 3}};
+	const struct ledger_thread threads[] = {{waits, 1, false}, {helps, 1, true}};
+	const struct ledger_busy kernel = {60, 100, 60, LEDGER_COMPUTE, 0, "k", NULL};
+	struct ledger_interval scratch[2];
+	struct ledger l;
+
+	ledger_init(&l);
+	ledger_step(&l, 0, 100, &kernel, 1, threads, 2, scratch);
+	assert_int_equal(ledger_sum(&l), 100);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "read_shard"), 30);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "to_thread"), 30);
+	assert_int_equal(ns_of(&l, LEDGER_RUNNING, "add"), 0);
+	ledger_fini(&l);
+}
+
 static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
 {
 	const struct ledger_share shares[] = {{LEDGER_RUNNING, LEDGER_NONE, "backward", 0.7, 0},
@@ -585,6 +610,7 @@ int main(void)
 	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
 	    cmocka_unit_test(a_wait_for_another_thread_is_what_that_thread_did),
 	    cmocka_unit_test(of_a_helper_only_its_waits_for_the_outside_count),
+	    cmocka_unit_test(so_do_the_short_waits_of_a_helper),
 	    cmocka_unit_test(every_wait_is_counted_once_also_while_the_gpu_works),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_spread_of_the_steps_work_is_known),

@@ -315,7 +315,7 @@ static void a_wait_is_for_what_its_waker_waited_for(void **state)
 	}
 	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_CHILD, "select (train.py)") == 20);
-	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "select (train.py)") == 20);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "select (train.py)") == 20);
 	excerpt_drop(p);
 }
 
