@@ -30,7 +30,23 @@ static void settle(struct growth_level *l)
 		alike += is_level(l->launches[i], launches);
 	l->usual = alike >= thresholds.part.most * GROWTH_STEPS ? launches : 0;
 	l->usual_blocks = middle(l->blocks);
+	l->usual_bytes = middle(l->bytes);
 	l->usual_ns = middle(l->latency_ns);
+}
+
+/* How much more work the blocks are, at least 1. */
+static double more_blocks(const struct growth_level *of, double blocks)
+{
+	return of->usual_blocks > 0 ? fmax(blocks / of->usual_blocks, 1) : 1;
+}
+
+/* Whether the collectives have more bytes than `usual_bytes`, and more than longer sequences explain. */
+static bool sends_more(const struct growth_level *of, double usual_bytes, double bytes,
+		       double blocks)
+{
+	double explained = usual_bytes * more_blocks(of, blocks);
+
+	return bytes > explained && !is_level(bytes, explained);
 }
 
 /* Phases are few (STEPS_CLASSES_MAX). */
@@ -46,6 +62,7 @@ static void push(struct growth_level *l, const struct step *s, bool known)
 
 	l->launches[at] = s->work[STEP_WORK_KERNELS];
 	l->blocks[at] = s->work[STEP_WORK_BLOCKS];
+	l->bytes[at] = s->work[STEP_WORK_COMM_BYTES];
 	l->latency_ns[at] = (double)s->latency_ns;
 	l->index[at] = s->index;
 	l->unknown += !known;
@@ -67,10 +84,17 @@ static double before_ns(const struct growth *g)
 
 	if (next->usual > g->most && !is_level(next->usual, g->most))
 		return now->usual_ns;
-	if (next->unknown < thresholds.part.most * next->pushed)
+	if (next->unknown < thresholds.part.most * next->pushed &&
+	    !sends_more(now, g->most_bytes, next->usual_bytes, next->usual_blocks))
 		return 0;
-	return now->usual_ns *
-	       (now->usual_blocks > 0 ? fmax(next->usual_blocks / now->usual_blocks, 1) : 1);
+	return now->usual_ns * more_blocks(now, next->usual_blocks);
+}
+
+static bool is_usual(const struct growth_level *now, const struct step *s)
+{
+	return is_level(s->work[STEP_WORK_KERNELS], now->usual) &&
+	       !sends_more(now, now->usual_bytes, s->work[STEP_WORK_COMM_BYTES],
+			   s->work[STEP_WORK_BLOCKS]);
 }
 
 bool growth_push(struct growth *g, const struct step *s, struct growth_change *out)
@@ -79,10 +103,11 @@ bool growth_push(struct growth *g, const struct step *s, struct growth_change *o
 	double before;
 
 	/* work that the job states explains its steps */
-	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_BLOCKS)
+	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_COMM_BYTES)
 		return false;
-	if (!(g->now.usual > 0) || (known && is_level(s->work[STEP_WORK_KERNELS], g->now.usual))) {
+	if (!(g->now.usual > 0) || (known && is_usual(&g->now, s))) {
 		push(&g->now, s, known);
+		g->most_bytes = fmax(g->most_bytes, g->now.usual_bytes);
 		g->phases |= phase_bit(s);
 		empty(&g->next);
 		return false;

@@ -15,13 +15,14 @@ static struct growth g;
 static struct growth_change change;
 static uint64_t now;
 static uint32_t said, phase;
-static double blocks;
+static double blocks, bytes;
 
 static int setup(void **unused)
 {
 	g = (struct growth){.most = 0};
 	now = said = phase = 0;
 	blocks = 20000;
+	bytes = 2e8;
 	return 0;
 }
 
@@ -31,7 +32,9 @@ static void step_of(enum step_source source, double launches, uint64_t ms)
 			 .source = source,
 			 .phase = phase,
 			 .latency_ns = ms * MS,
-			 .work = {[STEP_WORK_KERNELS] = launches, [STEP_WORK_BLOCKS] = blocks},
+			 .work = {[STEP_WORK_KERNELS] = launches,
+				  [STEP_WORK_BLOCKS] = blocks,
+				  [STEP_WORK_COMM_BYTES] = bytes},
 			 .work_count = STEP_WORK_MAX};
 
 	said += growth_push(&g, &s, &change);
@@ -112,6 +115,41 @@ static void other_kernels_with_more_blocks_have_more_work(void **unused)
 	steps(200, 60, 125); /* more than by their blocks */
 	assert_int_equal(said, 1);
 	assert_float_equal(change.before_ns, 110e6, 1);
+}
+
+/* The gradients are no longer compressed, or reduced in a wider type. */
+static void collectives_with_more_bytes_are_said_once(void **unused)
+{
+	steps(200, 60, 70);
+	bytes *= 2;
+	steps(GROWTH_STEPS - 1, 60, 80);
+	assert_int_equal(said, 0);
+	steps(500, 60, 80);
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 200);
+	assert_float_equal(change.before_ns, 70e6, 1);
+	bytes /= 2;
+	steps(200, 60, 70);
+	bytes *= 2; /* was usual before */
+	steps(200, 60, 80);
+	assert_int_equal(said, 1);
+}
+
+/* Longer sequences, whose activations are reduced; more bytes that cost nothing; and steps that reduce
+ * nothing between those that do. */
+static void bytes_that_the_work_explains_are_not_said(void **unused)
+{
+	steps(200, 60, 70);
+	bytes *= 1.5;
+	blocks *= 1.5;
+	steps(200, 60, 105);
+	bytes *= 3;
+	steps(200, 60, 106);
+	for (uint32_t i = 0; i < 800; i++) {
+		bytes = i % 8 ? 0 : 3e9;
+		steps(1, 60, i % 8 ? 100 : 160);
+	}
+	assert_int_equal(said, 0);
 }
 
 static void other_kernels_that_come_and_go_are_not_said(void **unused)
@@ -198,6 +236,8 @@ int main(void)
 	    T(more_launches_that_take_longer_for_good_are_said_once),
 	    T(many_more_launches_that_cost_little_are_said),
 	    T(steps_that_were_not_judged_move_no_change),
+	    T(collectives_with_more_bytes_are_said_once),
+	    T(bytes_that_the_work_explains_are_not_said),
 	    T(other_kernels_that_take_longer_are_said_once),
 	    T(other_kernels_with_more_blocks_have_more_work),
 	    T(other_kernels_that_come_and_go_are_not_said),
