@@ -166,7 +166,8 @@ static double excess(uint64_t ns, double expected_ns)
 }
 
 /* Steps with more work are compared with those before, because the model expects them to take
- * longer. Every rank that launches more shares the loss, whoever waits for whom. */
+ * longer. Every rank that launches more shares the loss, whoever waits for whom. An expectation of 0
+ * would mean that there is none. */
 static void mark_growth(struct window_step *steps, uint32_t count, const struct growth_change *more)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -180,7 +181,7 @@ static void mark_growth(struct window_step *steps, uint32_t count, const struct 
 		w->expected_ns = more->before_ns;
 		w->excess = excess(w->step.latency_ns, more->before_ns);
 		w->expected_self_ns = fmax(
-		    (double)w->step.self_ns - ((double)w->step.latency_ns - more->before_ns), 0);
+		    (double)w->step.self_ns - ((double)w->step.latency_ns - more->before_ns), 1);
 		w->self_excess = excess(w->step.self_ns, w->expected_self_ns);
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When a rank hangs, and when it has nothing to do. Its steps are marked, a launch and a kernel in each. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct rig {
 	struct rank *rank[RANKS];
 	unsigned stalls[RANKS];
 	uint64_t now_ns, closer_ns;
+	double expected_self_min_ns; /* of the flagged steps of a window of a drift; 0: none */
 };
 
 static uint64_t now_of(void *arg)
@@ -32,7 +34,16 @@ static uint64_t now_of(void *arg)
 
 static void ship(void *arg, uint32_t slot, const struct windows_request *q)
 {
-	((struct rig *)arg)->stalls[slot] += q->reason == WINDOW_STALL;
+	struct rig *g = arg;
+
+	g->stalls[slot] += q->reason == WINDOW_STALL;
+	if (q->reason != WINDOW_DRIFT)
+		return;
+	g->expected_self_min_ns = HUGE_VAL;
+	for (uint32_t i = 0; i < q->step_count; i++)
+		if (q->steps[i].flags & WINDOW_STEP_FLAGGED)
+			g->expected_self_min_ns =
+			    fmin(g->expected_self_min_ns, q->steps[i].expected_self_ns);
 }
 
 static void give(struct rank *r, uint64_t at_ns)
@@ -291,6 +302,16 @@ static void the_records_of_a_reference_are_in_its_window(void **state)
 	wire_window_free(&w);
 }
 
+/* Its collectives take longer by more than its own time. 0 would say that this time is not known. */
+static void what_a_change_should_take_is_known_however_much_longer_it_is(void **state)
+{
+	struct rig *g = *state;
+	const struct growth_change change = {.first = STEPS / 2, .before_ns = 0};
+
+	g->rank[0]->on_drift(g->rank[0]->arg, g->rank[0], &change);
+	assert_true(g->expected_self_min_ns > 0 && g->expected_self_min_ns < STEP_NS);
+}
+
 static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
 {
 	struct rig *g = *state;
@@ -344,6 +365,7 @@ int main(void)
 	    T(one_suspicion_lasts_a_minute_at_most),
 	    T(steps_for_whose_records_there_is_no_room_are_marked),
 	    T(the_records_of_a_reference_are_in_its_window),
+	    T(what_a_change_should_take_is_known_however_much_longer_it_is),
 	    T(what_a_window_that_is_too_large_leaves_behind_is_said),
 	};
 
