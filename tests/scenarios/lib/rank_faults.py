@@ -3500,7 +3500,7 @@ def run_program(rank, every=5, ms=120):
             subprocess.run(["/bin/sleep", f"{ms / 1e3}"], check=True)
 
 
-def equal_pages(rank, mib=40):
+def equal_pages(rank, mib=72):
     """A heap whose equal pages the kernel may merge (KSM), and of which each step writes to every page."""
     heap_map = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     heap_map.madvise(mmap.MADV_NOHUGEPAGE)
