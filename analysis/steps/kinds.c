@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow stretch is a run of consecutive slow steps. It founds a kind under two conditions. First,
  * similar stretches lie before it at equal distances, down to the first judged step. Second, no
- * similar stretch lies elsewhere that does not also recur at this distance. Two stretches prove
+ * similar stretch lies elsewhere that does not also recur, at this distance or at one other. Two stretches prove
  * little, so the first one may found a kind with only one other. Thus a transient hides at most the
  * first step of a fault. The third stretch confirms the kind, or the kind is dropped. A stretch
  * that grew longer than its kind keeps the kind alive but does not change its usual length. The
@@ -15,6 +15,7 @@
 #include "model/thresholds.h"
 
 #define NO_STEP UINT64_MAX
+_Static_assert(KINDS_EVENTS <= 64, "a set of events is one word");
 /* Accounts by which stretches are compared: enum kinds_part, or all of them together. */
 #define BY_ALL	 KINDS_PARTS
 #define BY_COUNT (KINDS_PARTS + 1)
@@ -239,6 +240,15 @@ static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
 		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
 }
 
+/* Whether the step is within a longer slow stretch, which then hides an occurrence. */
+static bool is_hidden_at(const struct kinds *k, uint64_t step)
+{
+	for (uint32_t i = 0; i < event_count(k); i++)
+		if (k->event[i].first < step && step <= k->event[i].last + 1)
+			return true;
+	return false;
+}
+
 /* The interval of unjudged steps near that step; NULL: it was judged. */
 static const struct interval *unseen_at(const struct kinds *k, uint64_t step, uint64_t most)
 {
@@ -264,6 +274,8 @@ static const struct event *one_before(const struct kinds *k, uint64_t *at, uint6
 		*at = e ? e->first : *at - period;
 		if (e)
 			return e;
+		if (is_hidden_at(k, *at))
+			continue;
 		unseen = unseen_at(k, *at, most);
 		*is_empty = !unseen;
 		if (!unseen)
@@ -288,11 +300,27 @@ static uint32_t chain_length(const struct kinds *k, uint64_t step, uint64_t peri
 	return is_empty ? 0 : n;
 }
 
-/* Whether all similar stretches, except in the first period, have one before them at this distance.
- * Otherwise the distance is one of many between the steps of a fault. */
-static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-		    double first_ns)
+/* Whether a kind that is known has a place there. */
+static bool is_known_at(const struct kinds *k, uint64_t step)
 {
+	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		const struct place *p = &k->place[i];
+		uint64_t most = jitter(k, p->period);
+
+		if (p->used && p->count >= thresholds.count.few && step <= p->last + most &&
+		    (p->last + most - step) % p->period <= 2 * most)
+			return true;
+	}
+	return false;
+}
+
+/* The similar stretches of no known kind that have none before them at this distance, though they are
+ * not in the first period: one bit per entry of event[]. */
+static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+			    double first_ns)
+{
+	uint64_t lonely = 0;
+
 	for (uint32_t i = 0; i < event_count(k); i++) {
 		const struct event *e = &k->event[i];
 		uint64_t at = e->first;
@@ -302,10 +330,58 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 		    e->first + 1 >= step)
 			continue;
 		one_before(k, &at, period, part, first_ns, &is_empty);
-		if (is_empty)
-			return false;
+		if (is_empty && !is_known_at(k, e->first))
+			lonely |= 1ull << i;
 	}
-	return true;
+	return lonely;
+}
+
+/* The stretches of the chain at this distance that e is in, from the first judged step to `step`, one
+ * bit each; 0: a place is empty, or they are too few for a kind. */
+static uint64_t chain_of(const struct kinds *k, const struct event *e, uint64_t period,
+			 uint64_t step, uint32_t part)
+{
+	uint64_t most = jitter(k, period), at = e->first, chain = 1ull << (e - k->event);
+	double first_ns = e->part_ns[part];
+	const struct event *next;
+	bool is_empty;
+
+	while ((next = one_before(k, &at, period, part, first_ns, &is_empty)))
+		chain |= 1ull << (next - k->event);
+	for (at = e->first; !is_empty && at + period + most < step;) {
+		next = event_at(k, at + period, most, part, first_ns);
+		at = next ? next->first : at + period;
+		is_empty = !next && !unseen_at(k, at, most) && !is_hidden_at(k, at);
+		chain |= next ? 1ull << (next - k->event) : 0;
+	}
+	return is_empty || __builtin_popcountll(chain) < (int)thresholds.count.few ? 0 : chain;
+}
+
+/* Whether the stretches of a chain all are lonely or in the first period, and no others are. */
+static bool is_another(const struct kinds *k, uint64_t chain, uint64_t lonely, uint64_t period)
+{
+	for (uint32_t i = 0; i < event_count(k); i++)
+		if (chain >> i & 1 && k->event[i].first < k->start + period)
+			chain &= ~(1ull << i);
+	return chain == lonely;
+}
+
+/* Whether all similar stretches, except in the first period, have one before them at this distance, or
+ * are another kind. Otherwise the distance is one of many between the steps of a fault. */
+static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+		    double first_ns)
+{
+	uint64_t lonely = lonely_ones(k, step, period, part, first_ns);
+	const struct event *e = &k->event[lonely ? __builtin_ctzll(lonely) : 0];
+
+	for (uint32_t i = 0; lonely && i < event_count(k); i++) {
+		uint64_t at = k->event[i].first,
+			 other = at < e->first ? e->first - at : at - e->first;
+
+		if (other && is_another(k, chain_of(k, e, other, step, part), lonely, period))
+			return true;
+	}
+	return !lonely;
 }
 
 static void learn_extra(struct place *p, double extra_ns)

@@ -381,6 +381,30 @@ static void phases_are_distinguished_where_they_meet(void **unused)
 	}
 }
 
+/* Three of 40 steps are logged in detail, and every 50th collects garbage: as long, in the same
+ * account. */
+static void two_kinds_that_are_alike_are_known_both(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 8; seed++) {
+		struct kinds_row row[2];
+		struct job j = job_of(seed);
+
+		while (j.step < 1500) {
+			bool one = j.step % 50 == 42 || j.step % 40 < 3;
+
+			slower(&j, KINDS_HOST, one ? 35 * (1 + 0.1 * normal(&j)) : 0);
+			if (seed == 1 && j.v.flagged)
+				print_message("%llu ", (unsigned long long)j.step - 1);
+		}
+		assert_in_range(j.flagged, 1, 12);
+		assert_true(j.last_flag < 250);
+		assert_int_equal(judge_kinds(j.judge, row, 2), 2);
+		assert_int_equal(row[0].period, 40);
+		assert_int_equal(row[1].period, 50);
+		end(&j);
+	}
+}
+
 static void a_checkpoint_in_the_background_is_one_stretch(void **unused)
 {
 	struct job j = job_of(13);
@@ -753,6 +777,7 @@ int main(void)
 	    cmocka_unit_test(slowness_that_stays_is_no_kind),
 	    cmocka_unit_test(slowness_is_one_stretch_across_steps_that_were_not_judged),
 	    cmocka_unit_test(phases_are_distinguished_where_they_meet),
+	    cmocka_unit_test(two_kinds_that_are_alike_are_known_both),
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
 	    cmocka_unit_test(an_evaluation_is_known_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
