@@ -5,11 +5,12 @@
  * or bytes to take longer. So no model reports such a change. The only reference is the rank's own
  * earlier steps.
  *
- * A step is usual if it has the level of launches that most of GROWTH_STEPS steps share, no more bytes
- * than their median, and a phase (struct step) that was usual before. Without such a level (inference, sequences that change
- * the number of launches) nothing is reported. A usual step ends a change. So evaluations are not
- * reported, however often they occur, unless one lasts for GROWTH_STEPS steps. After GROWTH_STEPS
- * steps the new steps are usual, and a return to the old ones is not a change.
+ * A step is usual if it has the level of launches that most of GROWTH_STEPS steps share, no more
+ * bytes than their median, and a phase (struct step) that was usual before. Without such a level
+ * (inference, sequences that change the number of launches) nothing is reported. A usual step ends a
+ * change. So evaluations are not reported, however often they occur, unless one lasts for
+ * GROWTH_STEPS steps. After GROWTH_STEPS steps the new steps are usual, and a return to the old ones
+ * is not a change.
  *
  * Longer sequences are larger launches of the same kernels, or as many launches of other kernels
  * that have more thread blocks. Blocks explain time and bytes, so these are not reported.
