@@ -899,8 +899,6 @@ CASES = [
          ("os-faults", "storage-disk", "storage-sync"), (Order("mapped_writes"),)),
     Case("two_programs", "two ranks run a program in every fifth step and wait for it", "cpu-process",
          (Of(neighbours, Order("run_program"), Order("run_program")),), ranks=neighbours),
-    Case("equal_pages", "the kernel merges equal pages of one rank (KSM), to which each step writes", "os-faults",
-         (Order("equal_pages"), Tool("merge_pages.py --pages 2000 --ms 10"))),
     Case("growing_batch", "healthy: the batch of all ranks grows by 15% every 70 steps",
          job=(*HOST, "--does", "growing_batch")),
     Case("log_bursts", "healthy: three of 40 steps are logged in detail, and all collect their garbage every 50",

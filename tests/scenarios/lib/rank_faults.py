@@ -3500,17 +3500,6 @@ def run_program(rank, every=5, ms=120):
             subprocess.run(["/bin/sleep", f"{ms / 1e3}"], check=True)
 
 
-def equal_pages(rank, mib=72):
-    """A heap whose equal pages the kernel may merge (KSM), and of which each step writes to every page."""
-    heap_map = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    heap_map.madvise(mmap.MADV_NOHUGEPAGE)
-    heap_map.madvise(mmap.MADV_MERGEABLE)
-    while True:
-        yield
-        for at in range(0, mib << 20, PAGE):
-            heap_map[at] = 1
-
-
 def growing_batch(rank, every=70, percent=15, most=2.0):
     """Healthy: the batch of all ranks grows, a step up every 70 steps."""
     usual = rank.work.batch
