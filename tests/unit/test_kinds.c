@@ -393,8 +393,6 @@ static void two_kinds_that_are_alike_are_known_both(void **unused)
 			bool one = j.step % 50 == 42 || j.step % 40 < 3;
 
 			slower(&j, KINDS_HOST, one ? 35 * (1 + 0.1 * normal(&j)) : 0);
-			if (seed == 1 && j.v.flagged)
-				print_message("%llu ", (unsigned long long)j.step - 1);
 		}
 		assert_in_range(j.flagged, 1, 12);
 		assert_true(j.last_flag < 250);
