@@ -240,15 +240,6 @@ static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
 		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
 }
 
-/* Whether the step is within a longer slow stretch, which then hides an occurrence. */
-static bool is_hidden_at(const struct kinds *k, uint64_t step)
-{
-	for (uint32_t i = 0; i < event_count(k); i++)
-		if (k->event[i].first < step && step <= k->event[i].last + 1)
-			return true;
-	return false;
-}
-
 /* The interval of unjudged steps near that step; NULL: it was judged. */
 static const struct interval *unseen_at(const struct kinds *k, uint64_t step, uint64_t most)
 {
@@ -256,6 +247,21 @@ static const struct interval *unseen_at(const struct kinds *k, uint64_t step, ui
 		if (k->unseen[i].first <= step + most && step <= k->unseen[i].last + most)
 			return &k->unseen[i];
 	return NULL;
+}
+
+/* Whether the place says nothing: its steps were not judged, or it is within a longer slow stretch. */
+static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
+{
+	const struct interval *unseen = unseen_at(k, step, most);
+
+	for (uint32_t i = 0; i < event_count(k) && !unseen; i++)
+		if (k->event[i].first < step && step <= k->event[i].last + 1) {
+			*out = (struct interval){k->event[i].first, k->event[i].last + 1};
+			return true;
+		}
+	if (unseen)
+		*out = *unseen;
+	return unseen;
 }
 
 /* The occurrence at this distance before *at; *at becomes its step. Places without a judged step are
@@ -269,20 +275,17 @@ static const struct event *one_before(const struct kinds *k, uint64_t *at, uint6
 	*is_empty = false;
 	while (*at >= period && *at - period >= k->start) {
 		const struct event *e = event_at(k, *at - period, most, part, first_ns);
-		const struct interval *unseen;
+		struct interval passed;
 
 		*at = e ? e->first : *at - period;
 		if (e)
 			return e;
-		if (is_hidden_at(k, *at))
-			continue;
-		unseen = unseen_at(k, *at, most);
-		*is_empty = !unseen;
-		if (!unseen)
+		*is_empty = !is_passed(k, *at, most, &passed);
+		if (*is_empty)
 			return NULL;
 		/* no event lies in it: on to its first place at once */
-		if (*at > unseen->first + most)
-			*at -= (*at - unseen->first - most) / period * period;
+		if (*at > passed.first + most)
+			*at -= (*at - passed.first - most) / period * period;
 	}
 	return NULL;
 }
@@ -349,10 +352,14 @@ static uint64_t chain_of(const struct kinds *k, const struct event *e, uint64_t 
 	while ((next = one_before(k, &at, period, part, first_ns, &is_empty)))
 		chain |= 1ull << (next - k->event);
 	for (at = e->first; !is_empty && at + period + most < step;) {
+		struct interval passed;
+
 		next = event_at(k, at + period, most, part, first_ns);
 		at = next ? next->first : at + period;
-		is_empty = !next && !unseen_at(k, at, most) && !is_hidden_at(k, at);
 		chain |= next ? 1ull << (next - k->event) : 0;
+		is_empty = !next && !is_passed(k, at, most, &passed);
+		if (!next && !is_empty && passed.last > at)
+			at += (passed.last - at) / period * period;
 	}
 	return is_empty || __builtin_popcountll(chain) < (int)thresholds.count.few ? 0 : chain;
 }
