@@ -20,8 +20,8 @@ only_the_slow() { # FILE: its mark, its row at the top, and an excess of its own
 	local row
 	row=$(grep -E '^! ' "$1") && is "$(grep -cE '^[ !] demo' "$1")" 8 &&
 		is "$(grep -E '^[ !] demo' "$1" | head -n 1)" "$row" &&
-		grep -qE "^! demo\S* +$slow .*\+[0-9]+ % .*suspect" <<<"$row" &&
-		! grep -E '^  demo' "$1" | grep -qE '\+([1-9][0-9]|[0-9]{3,}) %|suspect'
+		grep -qE "^! demo\S* +$slow .*\+[0-9]+% .*suspect" <<<"$row" &&
+		! grep -E '^  demo' "$1" | grep -qE '\+([1-9][0-9]|[0-9]{3,})%|suspect'
 }
 "$BIN/sysom" top >"$WORK/plain"
 ok "without a terminal top prints plain text, with the suspect first" only_the_slow "$WORK/plain"
