@@ -46,8 +46,8 @@ struct digest {
 	uint32_t steps, records;
 	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
 	bool summary_only;
-	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an incident
-	 * adds them */
+	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an
+	 * incident adds them */
 	struct slow_steps slow;
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* of them, medians */
 	/* their kernels and copies above those of its other steps, summed */
