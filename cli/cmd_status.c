@@ -502,5 +502,5 @@ int cmd_status_main(const struct options *o)
 	}
 	json_decref(n);
 	json_decref(c);
-	return n && c ? EXIT_OK : n || c ? EXIT_NOTHING : EXIT_FAILED;
+	return n || c ? EXIT_OK : EXIT_FAILED;
 }

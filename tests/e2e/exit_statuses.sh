@@ -26,8 +26,8 @@ TABLE="
 127 run -- $WORK/none
 2 run
 0 status $UP $CONTROL
-1 status $NOBODY $CONTROL
-1 status $UP $NONE
+0 status $NOBODY $CONTROL
+0 status $UP $NONE
 3 status $NOBODY $NONE
 0 preload $WORK/shared
 2 preload

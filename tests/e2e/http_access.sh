@@ -242,7 +242,7 @@ mkdir -p "$WORK/home/.config/sysom"
 SETTINGS=$WORK/home/.config/sysom/sysom.yaml
 write() { printf '%s\n' "$@" >"$SETTINGS"; chmod 600 "$SETTINGS"; }
 unset SYSOM_URL
-cli() { env -u SYSOM_URL HOME="$WORK/home" timeout 20 "$BIN/sysom" incidents "$@" >"$WORK/cli.log" 2>&1; }
+cli() { env -u SYSOM_URL HOME="$WORK/home" timeout 20 "$BIN/sysom" status "$@" >"$WORK/cli.log" 2>&1; }
 cli_refuses() { # text argument...
 	local text=$1
 	shift
