@@ -377,18 +377,14 @@ static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 	return kinds == 1 ? period : 0;
 }
 
-static double mean_ns(const struct ledger *l)
-{
-	return l->steps ? (double)ledger_sum(l) / (double)l->steps : 0;
-}
-
 /* Most windows have no records, and those that are kept lost most. So of all slow steps only the mean loss
  * is known: the ledger gets as much excess. False: that is far from what it shows. Then it does not show
  * why they are slow, and is of its own steps alone. Nor do peers, which wait as long, show the loss. */
 static bool as_slow_as_all(const struct step_times *all, struct incident_ledgers *b)
 {
 	double lost_ns = incident_latency_ns(all) - incident_expected_ns(all),
-	       shown_ns = mean_ns(&b->slow) - mean_ns(&b->usual), factor = lost_ns / shown_ns;
+	       shown_ns = ledger_mean_ns(&b->slow) - ledger_mean_ns(&b->usual),
+	       factor = lost_ns / shown_ns;
 
 	if (!b->usual_is_own || !b->slow.steps || !b->usual.steps || !(all->expected_steps > 0) ||
 	    !(shown_ns > 0) || factor > thresholds.same.factor ||

@@ -78,8 +78,8 @@ static json_t *both_json(struct incident_ledgers *b, struct ledger_row *rows,
 	ledger_join_configurations(&b->slow);
 	ledger_join_configurations(&b->usual);
 	n = ledger_subtract(&b->slow, &b->usual, rows);
-	slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
-	usual_ns = b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
+	slow_ns = ledger_mean_ns(&b->slow);
+	usual_ns = ledger_mean_ns(&b->usual);
 	explain = explained_by(rows, n, own);
 
 	for (uint32_t k = 0; k < n; k++)

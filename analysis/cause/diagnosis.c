@@ -522,11 +522,6 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
 }
 
-static double mean_ns(const struct ledger *l)
-{
-	return (double)ledger_sum(l) / (double)l->steps;
-}
-
 /* " (72.3 of 75.6 ms more per step than when healthy)": what the cause explains, and how much longer the
  * slow steps are. Where they are compared with peers, which wait as long, only the former is known. */
 static void add_amount(const struct diagnosis_view *v, const char *recur, char *summary,
@@ -535,7 +530,7 @@ static void add_amount(const struct diagnosis_view *v, const char *recur, char *
 	const struct ledger *slow = v->who->ledger, *usual = v->who->usual;
 	bool own = v->out->by_ledger && slow && usual && v->who->usual_is_own && slow->steps &&
 		   usual->steps;
-	double whole_ns = own ? mean_ns(slow) - mean_ns(usual) : 0;
+	double whole_ns = own ? ledger_mean_ns(slow) - ledger_mean_ns(usual) : 0;
 	bool uniform = v->in->kind == FINDING_UNIFORM,
 	     compared = v->out->by_ledger || v->base[FIGURE_STEP] >= 0, all;
 	size_t used = strlen(summary);

@@ -100,6 +100,11 @@ uint64_t ledger_sum(const struct ledger *l)
 	return sum;
 }
 
+double ledger_mean_ns(const struct ledger *l)
+{
+	return l->steps ? (double)ledger_sum(l) / (double)l->steps : 0;
+}
+
 double ledger_compute_error(const struct ledger *l)
 {
 	double mean = 0, variance;

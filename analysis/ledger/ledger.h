@@ -133,6 +133,8 @@ const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
 double ledger_compute_error(const struct ledger *l);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
+/* The same per step; 0: it has none. */
+double ledger_mean_ns(const struct ledger *l);
 size_t ledger_bytes(const struct ledger *l);
 
 /* ---- a step ---- */
