@@ -534,31 +534,35 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
+/* The job of that name, if the node has a part of it; NULL: what the node says of it is dropped. */
+static struct fleet_job *job_of_node(struct fleet *f, const struct fleet_node *n, const char *name,
+				     bool *believed)
+{
+	struct fleet_job *job = fleet_find_job(f, name);
+	const struct fleet_part *part =
+	    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
+
+	f->counts.dropped += !part;
+	*believed = part && fleet_admit_believes(job, part);
+	return part ? job : NULL;
+}
+
 static void take_requests(struct fleet *f, struct fleet_node *n, const struct beat *b,
 			  uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < b->request_count; i++) {
-		const struct request_job *r = &b->requests[i];
-		struct fleet_job *job = fleet_find_job(f, r->job);
-		const struct fleet_part *part =
-		    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
+	bool believed;
 
-		if (job && part)
-			fleet_requests_beat(f, job, n, fleet_admit_believes(job, part), r, now_ns);
-		else
-			f->counts.dropped++;
+	for (uint32_t i = 0; i < b->request_count; i++) {
+		struct fleet_job *job = job_of_node(f, n, b->requests[i].job, &believed);
+
+		if (job)
+			fleet_requests_beat(f, job, n, believed, &b->requests[i], now_ns);
 	}
 	for (uint32_t i = 0; i < b->piece_jobs; i++) {
-		const struct request_pieces *p = &b->pieces[i];
-		struct fleet_job *job = fleet_find_job(f, p->job);
-		const struct fleet_part *part =
-		    job ? fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)) : NULL;
+		struct fleet_job *job = job_of_node(f, n, b->pieces[i].job, &believed);
 
-		if (job && part)
-			fleet_requests_pieces(f, job, n, fleet_admit_believes(job, part), p,
-					      now_ns);
-		else
-			f->counts.dropped++;
+		if (job)
+			fleet_requests_pieces(f, job, n, believed, &b->pieces[i], now_ns);
 	}
 }
 

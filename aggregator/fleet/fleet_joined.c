@@ -14,7 +14,7 @@
 #include "render/request_json.h"
 
 #define ASK_AGAIN_NS (LIMIT_PIECES_ASKED_NS / 2)
-/* So many requests one after the other, each of one node: then none is divided. */
+/* After this many requests in a row of one node each, the nodes are replicas. */
 #define ALONE_MAX  256u
 #define REPLICA_NS 600000000000ull
 /* After the last piece: two beats, in which a node says that the request goes on there. */

@@ -336,7 +336,7 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 void fleet_pull_request(struct fleet *f, struct fleet_job *job, uint32_t node,
 			uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 			uint64_t now_ns);
-/* Asks the node for pieces of the job's requests, for so long. */
+/* Asks the node to send pieces of the job's requests for the next for_ns. */
 void fleet_pull_pieces(struct fleet *f, const struct fleet_job *job, uint32_t node,
 		       uint64_t for_ns);
 /* Sends requests that had to wait. */

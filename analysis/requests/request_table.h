@@ -71,7 +71,7 @@ struct request {
 	bool lost;		   /* its engine ended, or no update came */
 	bool moved;		   /* its next step is the first one in another engine */
 	uint8_t counted;	   /* so many nodes' beats have its arrival */
-	bool announced;		   /* others were told that it is open here, and will judge it */
+	bool announced; /* its node has said that it is open here; the aggregator judges it */
 	/* A node's clock is behind another's: the time between their engines is not known. */
 	bool clock_unknown;
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
