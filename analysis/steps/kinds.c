@@ -161,10 +161,16 @@ static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 	return (a > b ? a - b : b - a) <= most;
 }
 
+/* Whether the account is a part of the stretch that matters. */
+static bool has_part(const struct event *e, uint32_t part)
+{
+	return e->part_ns[part] >= thresholds.part.little * e->first_ns;
+}
+
 /* In this account, whatever else the stretch added. */
 static bool is_alike(const struct kinds *k, const struct event *e, uint32_t part, double first_ns)
 {
-	return e->part_ns[part] <= k->config.alike_ratio * first_ns &&
+	return has_part(e, part) && e->part_ns[part] <= k->config.alike_ratio * first_ns &&
 	       first_ns <= k->config.alike_ratio * e->part_ns[part];
 }
 
@@ -447,7 +453,7 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 
 	find_in(k, BY_ALL, &found);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
-		if (k->open.part_ns[part] >= thresholds.part.little * k->open.first_ns)
+		if (has_part(&k->open, part))
 			find_in(k, part, &found);
 	if (!found.length)
 		return NULL;

@@ -277,6 +277,26 @@ static void a_kind_is_known_whichever_account_is_longest(void **unused)
 	assert_in_range(waits, 16, 9 * 16);
 }
 
+/* A rank waits for another one's checkpoint, and its host is a little late in that step, too. A step
+ * that is late by as much founds no kind with it: of the checkpoint that is next to nothing. */
+static void a_small_part_of_a_stretch_founds_no_kind(void **unused)
+{
+	const double checkpoint[KINDS_PARTS] = {[KINDS_HOST] = 10, [KINDS_WAIT] = 500};
+
+	for (uint32_t seed = 1; seed <= 8; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 1000)
+			if (j.step % 100 == 99)
+				push(&j, 0, checkpoint);
+			else
+				slower(&j, KINDS_HOST, j.step == 185 ? 10 : 0);
+		assert_int_equal(j.flagged, 1);
+		end(&j);
+	}
+	(void)unused;
+}
+
 static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 {
 	static const uint32_t periods[] = {2, 3, 5, 10, 20, 37, 60};
@@ -769,6 +789,7 @@ int main(void)
 	    cmocka_unit_test(a_step_is_compared_with_its_kind),
 	    cmocka_unit_test(a_kind_is_known_whichever_account_is_longest),
 	    cmocka_unit_test(a_step_of_a_kind_that_waits_longer_is_of_its_kind),
+	    cmocka_unit_test(a_small_part_of_a_stretch_founds_no_kind),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),
