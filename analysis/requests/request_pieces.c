@@ -63,36 +63,62 @@ static void add_client(struct request *r, const struct request_piece *p)
 	r->lost |= (p->flags & REQUEST_PIECE_LOST) != 0;
 }
 
-static struct request_step moved(const struct request_step *s, uint64_t by_ns)
+/* A time of the engine, which is never before its first step. */
+static uint64_t moved(const struct request_piece *p, uint64_t t_ns, uint64_t by_ns)
 {
-	struct request_step m = *s;
+	return (t_ns > p->scheduled_ns ? t_ns : p->scheduled_ns) + by_ns;
+}
 
-	if (m.begin_ns) {
-		m.begin_ns += by_ns;
-		m.end_ns += by_ns;
+/* Its longest step of that kind; begin_ns 0: none. */
+static struct request_step longest(const struct request_piece *p, int kind, uint64_t by_ns)
+{
+	struct request_step s = p->longest[kind];
+
+	if (s.begin_ns) {
+		s.begin_ns = moved(p, s.begin_ns, by_ns);
+		s.end_ns = moved(p, s.end_ns, by_ns);
 	}
-	return m;
+	return s;
 }
 
-static void keep(struct request_step *list, const struct request_step *s, uint64_t by_ns)
+static void keep(struct request_step *list, struct request_step s)
 {
-	struct request_step own = moved(s, by_ns);
-
-	if (own.begin_ns)
-		request_table_keep_longest(list, &own);
+	if (s.begin_ns)
+		request_table_keep_longest(list, &s);
 }
 
-static void keep_longer(struct request_step *best, const struct request_step *s, uint64_t by_ns)
+static void keep_longer(struct request_step *best, struct request_step s)
 {
-	if (s->begin_ns && s->end_ns - s->begin_ns > best->end_ns - best->begin_ns)
-		*best = moved(s, by_ns);
+	if (s.begin_ns && s.end_ns - s.begin_ns > best->end_ns - best->begin_ns)
+		*best = s;
 }
 
-/* The steps of the next engine. Its clock is behind if it begins before the one before has ended: then
- * the time between the two is not known, and its steps follow at once. */
+/* How long an engine may go on after the client's last token: for a step, and the time before it. */
+static uint64_t step_more(const struct request_piece *p)
+{
+	uint64_t ns = 0;
+
+	for (int i = PREFILL; i <= PAUSE; i++)
+		ns += p->longest[i].end_ns - p->longest[i].begin_ns;
+	return ns;
+}
+
+/* How far to move the next engine's times. Its clock is behind if it begins before the one before has
+ * ended, and ahead if it ends after the client had its last token: then the time between the two is
+ * not known, and its steps follow at once. */
+static uint64_t moved_by(const struct request *r, const struct request_piece *p)
+{
+	bool behind = p->scheduled_ns < r->last_ns;
+	bool ahead =
+	    r->last_ns && r->delivered_last_ns && p->last_ns > r->delivered_last_ns + step_more(p);
+
+	return behind || ahead ? r->last_ns - p->scheduled_ns : 0;
+}
+
+/* The steps of the next engine. */
 static void add_engine(struct request *r, const struct request_piece *p)
 {
-	uint64_t by_ns = p->scheduled_ns < r->last_ns ? r->last_ns - p->scheduled_ns : 0;
+	uint64_t by_ns = moved_by(r, p);
 	uint64_t begin_ns = p->scheduled_ns + by_ns, engine_ns = p->last_ns - p->scheduled_ns;
 	uint64_t known_ns = p->prefill_ns + p->decode_ns + p->transfer_ns;
 	struct request_step gap = {.begin_ns = r->last_ns, .end_ns = begin_ns};
@@ -109,23 +135,23 @@ static void add_engine(struct request *r, const struct request_piece *p)
 	decodes = r->first_ns;
 	if (decodes) {
 		r->transfer_ns += begin_ns - r->last_ns;
-		keep_longer(&r->transfer, &gap, 0);
+		keep_longer(&r->transfer, gap);
 		r->pause_ns += engine_ns > known_ns ? engine_ns - known_ns : 0;
 	} else {
-		r->first_ns = p->first_ns ? p->first_ns + by_ns : 0;
+		r->first_ns = p->first_ns ? moved(p, p->first_ns, by_ns) : 0;
 		r->prefill_tokens = (uint32_t)least((uint64_t)r->prefill_tokens + p->prefill_tokens,
 						    REQUEST_TOKENS_MAX);
 		r->pause_ns += p->pause_ns;
 	}
 	*(decodes ? &r->decode_steps : &r->prefill_steps) += p->prefill_steps;
 	*(decodes ? &r->decode_ns : &r->prefill_ns) += p->prefill_ns;
-	keep(decodes ? r->decode : r->prefill, &p->longest[PREFILL], by_ns);
+	keep(decodes ? r->decode : r->prefill, longest(p, PREFILL, by_ns));
 	r->decode_steps += p->decode_steps;
 	r->decode_ns += p->decode_ns;
-	keep(r->decode, &p->longest[DECODE], by_ns);
-	keep_longer(&r->pause, &p->longest[PAUSE], by_ns);
+	keep(r->decode, longest(p, DECODE, by_ns));
+	keep_longer(&r->pause, longest(p, PAUSE, by_ns));
 	r->transfer_ns += p->transfer_ns;
-	keep_longer(&r->transfer, &p->longest[TRANSFER], by_ns);
+	keep_longer(&r->transfer, longest(p, TRANSFER, by_ns));
 	r->last_ns = p->last_ns + by_ns;
 	r->output_tokens = p->output_tokens ? p->output_tokens : r->output_tokens;
 }
@@ -158,8 +184,8 @@ void request_pieces_join(const struct request_seen *s, struct request *r)
 	uint32_t order[REQUEST_PIECES] = {0};
 
 	request_pieces_order(s, order);
-	for (uint32_t i = 0; i < s->count; i++) {
+	for (uint32_t i = 0; i < s->count; i++)
 		add_client(r, &s->piece[order[i]]);
+	for (uint32_t i = 0; i < s->count; i++)
 		add_engine(r, &s->piece[order[i]]);
-	}
 }

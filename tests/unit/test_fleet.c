@@ -2577,15 +2577,14 @@ static void a_request_of_two_nodes_is_one_on_their_jobs_clock(void **unused)
 	fs_fini(&j);
 }
 
-/* The instances share no collective that shows it, and the decode instance seems to have ended before the
- * other began. */
-static void clocks_that_contradict_each_other_say_no_transfer(void **unused)
+/* The instances share no collective that shows it. */
+static void one_clock_is_off(double error_ns)
 {
 	struct fs_job j;
 	json_t *r;
 
 	fs_init(&j, "serve", 4, 2, 11);
-	j.node[1].error_ns = -5e9;
+	j.node[1].error_ns = error_ns;
 	j.pair_comms = true;
 	j.comm_ranks = 2;
 	for (uint32_t i = 0; i < 4; i++)
@@ -2601,6 +2600,18 @@ static void clocks_that_contradict_each_other_say_no_transfer(void **unused)
 	assert_true(fabs(part_ms(r, "tpot_parts_ms", "none") - 4) < 0.2);
 	json_decref(r);
 	fs_fini(&j);
+}
+
+/* The decode instance seems to have ended before the other began. */
+static void a_clock_that_is_behind_says_no_transfer(void **unused)
+{
+	one_clock_is_off(-5e9);
+}
+
+/* It seems to have begun an hour after the client had all tokens. */
+static void a_clock_that_is_ahead_says_no_transfer(void **unused)
+{
+	one_clock_is_off(3600e9);
 }
 
 /* Instances that each serve whole requests: after some hundred, their nodes judge again. */
@@ -2669,7 +2680,8 @@ int main(void)
 	    T(each_phase_of_a_request_has_its_cause),
 	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
 	    T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
-	    T(clocks_that_contradict_each_other_say_no_transfer),
+	    T(a_clock_that_is_behind_says_no_transfer),
+	    T(a_clock_that_is_ahead_says_no_transfer),
 	    T(nodes_with_requests_of_their_own_are_not_asked_for_long),
 	    T(times_that_cannot_be_are_counted),
 	    T(serving_jobs_come_page_by_page),
