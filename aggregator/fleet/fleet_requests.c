@@ -22,7 +22,7 @@
 #define PERIOD_NS   60000000000ull   /* of one of the two histograms */
 #define TOGETHER_NS 5000000000ull    /* violations so close together are one occurrence */
 #define QUIET_NS    600000000000ull  /* a group without a new request for this long has ended */
-#define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as now */
+#define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as this old */
 
 struct of_node {
 	uint32_t node, running, waiting;
@@ -98,12 +98,13 @@ static void set_node(struct fleet_requests *q, uint32_t node, const struct reque
 	*at = (struct of_node){node, r->running, r->waiting, r->oldest_wait_ns, now_ns};
 }
 
-/* A time of the node's clock; what cannot be is the time of its beat. */
+/* A time of the node's clock. What cannot be is the nearest time that can, so the order stays. */
 static uint64_t unix_of(const struct fleet_node *n, uint64_t t_ns)
 {
-	bool good = t_ns <= n->now_ns && n->now_ns - t_ns < AGE_MAX_NS;
+	uint64_t oldest_ns = n->now_ns > AGE_MAX_NS ? n->now_ns - AGE_MAX_NS : 0;
 
-	return (good ? t_ns : n->now_ns) + (uint64_t)n->realtime_offset_ns;
+	t_ns = t_ns < oldest_ns ? oldest_ns : t_ns > n->now_ns ? n->now_ns : t_ns;
+	return t_ns + (uint64_t)n->realtime_offset_ns;
 }
 
 static struct group *group_of(struct fleet_requests *q, const uint8_t id[16])

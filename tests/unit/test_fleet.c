@@ -2330,6 +2330,40 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	fs_fini(&j);
 }
 
+/* Its longest step took two hours, of which only the last one can be said. */
+static void a_request_that_took_hours_has_a_step_of_an_hour_at_most(void **unused)
+{
+	static struct request_job r;
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *got, *v, *step;
+
+	fs_init(&j, "job", 4, 4, 11);
+	j.node[0].mono_ns += 20000 * (int64_t)FS_S;
+	while (!beat_due(&j, 0) || !fs_beat(&j, 0, now_s, ranks, &b))
+		now_s += 0.1;
+	r = (struct request_job){.counts.arrived = 1, .violation_count = 1};
+	snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
+	r.violation[0] = late(REQUEST_PREFILL, "", &b, 1);
+	r.violation[0].slow.begin_ns = b.now_ns - 7200 * FS_S;
+	r.violation[0].slow.end_ns = b.now_ns - 60 * FS_S;
+	r.violation[0].arrival_ns = b.now_ns - 7300 * FS_S;
+	b.requests = &r;
+	b.request_count = 1;
+	send_beat(&b);
+	got = requests_of(ranks[0].rank.job);
+	v = json_array_get(
+	    json_object_get(json_array_get(json_object_get(got, "requests"), 0), "violations"), 0);
+	step = json_object_get(v, "slow_step");
+	assert_true(jsonget_number(step, "ms") == 3540000);
+	assert_true(jsonget_number(step, "after_ms") == 0);
+	assert_true(jsonget_unsigned(v, "begin_unix_ns") ==
+		    b.now_ns - 3600 * FS_S + (uint64_t)b.realtime_offset_ns);
+	json_decref(got);
+	fs_fini(&j);
+}
+
 static void each_phase_of_a_request_has_its_cause(void **unused)
 {
 	static const enum finding_cause causes[REQUEST_PHASES] = {
@@ -2678,6 +2712,7 @@ int main(void)
 	    T(stays_silent_about_a_healthy_job),
 	    T(late_requests_of_one_way_are_one_finding_with_a_count),
 	    T(each_phase_of_a_request_has_its_cause),
+	    T(a_request_that_took_hours_has_a_step_of_an_hour_at_most),
 	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
 	    T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
 	    T(a_clock_that_is_behind_says_no_transfer),
