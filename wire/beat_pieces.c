@@ -128,30 +128,45 @@ static int item_fill(struct item *it, const struct request_pieces *p)
 	return err;
 }
 
-uint32_t beat_pieces_fit(const struct request_pieces *p, size_t bytes, size_t *used)
+/* Keeps as many pieces, from the first, as fit. Returns the bytes that they take. */
+static size_t fit_job(struct request_pieces *p, size_t bytes)
 {
-	struct request_pieces some = *p;
 	struct item it;
 
-	*used = 0;
-	if (some.count > REQUEST_PIECES_MAX)
-		some.count = REQUEST_PIECES_MAX;
-	while (some.count) {
-		size_t is = item_fill(&it, &some)
-				? SIZE_MAX
-				: sysom__wire__beat_pieces__get_packed_size(&it.pb);
+	if (p->count > REQUEST_PIECES_MAX)
+		p->count = REQUEST_PIECES_MAX;
+	while (p->count) {
+		size_t is = item_fill(&it, p) ? SIZE_MAX
+					      : sysom__wire__beat_pieces__get_packed_size(&it.pb);
 
 		buf_fini(&it.rows);
-		if (is <= bytes) {
-			*used = is;
-			break;
-		}
+		if (is <= bytes)
+			return is;
 		/* too many by so much, and always fewer */
-		some.count = is < SIZE_MAX
-				 ? (uint32_t)((uint64_t)some.count * bytes / (is + ROW_BYTES_MIN))
-				 : some.count - 1;
+		p->count = is < SIZE_MAX
+			       ? (uint32_t)((uint64_t)p->count * bytes / (is + ROW_BYTES_MIN))
+			       : p->count - 1;
 	}
-	return some.count;
+	return 0;
+}
+
+/* The job with fewest pieces first: it leaves most of its share. */
+void beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes)
+{
+	bool done[LIMIT_NODE_PROCESSES] = {false};
+
+	for (uint32_t left = jobs; left; left--) {
+		size_t share = bytes / left, used;
+		uint32_t at = jobs;
+
+		for (uint32_t i = 0; i < jobs; i++)
+			if (!done[i] && (at == jobs || list[i].count < list[at].count))
+				at = i;
+		done[at] = true;
+		used = fit_job(&list[at],
+			       share > WIRE_BEAT_TAG_BYTES ? share - WIRE_BEAT_TAG_BYTES : 0);
+		bytes -= used ? used + WIRE_BEAT_TAG_BYTES : 0;
+	}
 }
 
 int beat_pieces_pack(const struct beat *b, Sysom__Wire__Beat *pb, struct beat_pieces **out)

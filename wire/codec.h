@@ -33,8 +33,11 @@ int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
 /* Whether one of the beat's ranks is of that job. If none is, nothing says whose job it is. */
 bool codec_has_job(const struct beat *b, const char *job);
-/* How many pieces, from the first, take at most so many bytes in a beat; *used: how many these are. */
-uint32_t wire_beat_pieces_fit(const struct request_pieces *p, size_t bytes, size_t *used);
+/* What announces a rank or a job in a beat, at most. */
+#define WIRE_BEAT_TAG_BYTES 4u
+/* Cuts each job's pieces, from the last, until all take at most so many bytes in a beat. The jobs have
+ * equal shares; what one leaves is for the others. At most LIMIT_NODE_PROCESSES jobs. */
+void wire_beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes);
 
 /* The kind of a message, without decoding it; -EPROTO. */
 int codec_kind(const void *data, size_t bytes);

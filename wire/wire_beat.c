@@ -108,9 +108,9 @@ size_t wire_beat_requests_fit(struct request_job *r, size_t bytes)
 	return beat_requests_fit(r, bytes);
 }
 
-uint32_t wire_beat_pieces_fit(const struct request_pieces *p, size_t bytes, size_t *used)
+void wire_beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes)
 {
-	return beat_pieces_fit(p, bytes, used);
+	beat_pieces_fit(list, jobs, bytes);
 }
 
 int wire_beat_encode(const struct beat *b, struct buf *out)

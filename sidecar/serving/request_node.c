@@ -26,7 +26,6 @@
 #define TEXT_ID_BYTES 17
 /* of a beat: all that is not of a rank or a job, and what announces one of these */
 #define BEAT_HEAD_BYTES 512u
-#define BEAT_TAG_BYTES	4u
 #define JOB_BYTES_MIN	512u /* counts and a name always fit */
 
 /* A slow step that was looked at. */
@@ -266,7 +265,7 @@ static size_t room_of(const struct beat *b)
 	for (uint32_t i = 0; i < b->rank_count; i++) {
 		int bytes = wire_beat_rank_bytes(&b->ranks[i]);
 
-		room -= bytes > 0 && (size_t)bytes < room ? (size_t)bytes + BEAT_TAG_BYTES : 0;
+		room -= bytes > 0 && (size_t)bytes < room ? (size_t)bytes + WIRE_BEAT_TAG_BYTES : 0;
 	}
 	return room;
 }
@@ -274,35 +273,34 @@ static size_t room_of(const struct beat *b)
 /* Pieces of requests, in the room that is left. */
 static void add_pieces(struct node *n, struct beat *b, size_t room)
 {
+	uint32_t at[LIMIT_NODE_PROCESSES], count[LIMIT_NODE_PROCESSES], jobs = 0;
 	struct request_node *q = n->request_node;
 
-	q->pieces_wait = false;
-	b->pieces = q->pieces;
-	b->piece_jobs = 0;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct request_pieces *p = &q->pieces[b->piece_jobs];
+		struct request_pieces *p = &q->pieces[jobs];
 		const char *job;
-		uint32_t count;
-		size_t used;
 
 		/* they are only read */
 		p->piece = (struct request_piece *)(uintptr_t)request_table_pieces(q->table, i,
-										   &job, &count);
+										   &job, &p->count);
+		request_table_sent(q->table, i, 0);
 		if (!p->piece || !codec_has_job(b, job))
 			continue;
 		text_copy(p->job, sizeof(p->job), job);
 		p->ttft_ns = n->settings.requests_ttft_ns;
 		p->tpot_ns = n->settings.requests_tpot_ns;
-		p->count = count;
-		p->count = room > BEAT_TAG_BYTES
-			       ? wire_beat_pieces_fit(p, room - BEAT_TAG_BYTES, &used)
-			       : 0;
-		request_table_sent(q->table, i, p->count);
-		q->pieces_wait |= p->count < count;
-		if (!p->count)
-			continue;
-		room -= used + BEAT_TAG_BYTES;
-		b->piece_jobs++;
+		at[jobs] = i;
+		count[jobs++] = p->count;
+	}
+	wire_beat_pieces_fit(q->pieces, jobs, room);
+	q->pieces_wait = false;
+	b->pieces = q->pieces;
+	b->piece_jobs = 0;
+	for (uint32_t i = 0; i < jobs; i++) {
+		request_table_sent(q->table, at[i], q->pieces[i].count);
+		q->pieces_wait |= q->pieces[i].count < count[i];
+		if (q->pieces[i].count)
+			q->pieces[b->piece_jobs++] = q->pieces[i];
 	}
 }
 
@@ -333,10 +331,10 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 		if (again)
 			add(r, again);
 		bytes = wire_beat_requests_fit(r, room < LIMIT_BEAT_BYTES_PER_RANK
-						      ? room - BEAT_TAG_BYTES
+						      ? room - WIRE_BEAT_TAG_BYTES
 						      : LIMIT_BEAT_BYTES_PER_RANK);
 		count += bytes > 0;
-		room -= bytes + BEAT_TAG_BYTES < room ? bytes + BEAT_TAG_BYTES : room;
+		room -= bytes + WIRE_BEAT_TAG_BYTES < room ? bytes + WIRE_BEAT_TAG_BYTES : room;
 	}
 	memcpy(q->sent, now, count * sizeof(*now));
 	q->sent_count = count;

@@ -807,21 +807,40 @@ static void fill_pieces(struct request_pieces *p, struct request_piece *piece, u
 	}
 }
 
-static int send_pieces(const struct request_pieces *p, struct beat *got, struct buf *out)
+static int encode_pieces(const struct request_pieces *p, uint32_t jobs, struct buf *out)
 {
 	static struct beat_rank rank[2];
 	struct beat b = {.ranks = rank,
 			 .rank_count = 2,
 			 .pieces = (struct request_pieces *)(uintptr_t)p,
-			 .piece_jobs = 1};
+			 .piece_jobs = jobs};
 	uint64_t state = 8;
-	int err;
 
 	steady_rank(&rank[0], 2, 8, 1e8, &state);
 	steady_rank(&rank[1], 2, 8, 1e8, &state);
 	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
-	err = wire_beat_encode(&b, out);
+	return wire_beat_encode(&b, out);
+}
+
+static int send_pieces(const struct request_pieces *p, struct beat *got, struct buf *out)
+{
+	int err = encode_pieces(p, 1, out);
+
 	return err ? err : wire_beat_decode(out->data, out->bytes, got);
+}
+
+/* Of the beat that they add to. */
+static size_t bytes_of(const struct request_pieces *p, uint32_t jobs)
+{
+	struct buf with, without;
+	size_t bytes;
+
+	assert_int_equal(encode_pieces(p, jobs, &with), 0);
+	assert_int_equal(encode_pieces(p, 0, &without), 0);
+	bytes = with.bytes - without.bytes;
+	buf_fini(&with);
+	buf_fini(&without);
+	return bytes;
 }
 
 static void assert_same_piece(const struct request_piece *a, const struct request_piece *b)
@@ -887,32 +906,55 @@ static void the_bytes_of_pieces_stay(void **unused)
 	buf_fini(&out);
 }
 
+/* How many of so many pieces fit. */
+static uint32_t fitting(struct request_pieces *p, uint32_t count, size_t room)
+{
+	p->count = count;
+	wire_beat_pieces_fit(p, 1, room);
+	return p->count;
+}
+
 static void as_many_pieces_as_there_is_room_for(void **unused)
 {
 	static struct request_piece piece[REQUEST_PIECES_MAX + 1];
 	struct request_pieces p;
-	struct beat got;
-	struct buf out;
-	size_t used;
-	uint32_t count;
 
 	fill_pieces(&p, piece, REQUEST_PIECES_MAX + 1);
-	assert_int_equal(wire_beat_pieces_fit(&p, 1u << 20, &used), REQUEST_PIECES_MAX);
-	assert_int_equal(wire_beat_pieces_fit(&p, 20, &used), 0);
-	assert_int_equal(used, 0);
-	for (size_t room = 100; room < 4000; room += 37) {
-		p.count = 200;
-		count = wire_beat_pieces_fit(&p, room, &used);
-		assert_true(used <= room);
-		p.count = count;
-		if (count)
-			assert_int_equal(wire_beat_pieces_fit(&p, used, &used), count);
-	}
+	assert_int_equal(fitting(&p, REQUEST_PIECES_MAX + 1, 1u << 20), REQUEST_PIECES_MAX);
+	assert_int_equal(fitting(&p, 200, 20), 0);
+	for (size_t room = 100; room < 4000; room += 37)
+		if (fitting(&p, 200, room))
+			assert_true(bytes_of(&p, 1) <= room);
 	/* 40 whole ones in 4 KB */
-	assert_in_range(count, 40, 80);
-	assert_int_equal(send_pieces(&p, &got, &out), 0);
-	wire_beat_free(&got);
-	buf_fini(&out);
+	assert_in_range(fitting(&p, 200, 4000), 40, 80);
+}
+
+/* Of three jobs, one has more pieces than there is room for. */
+static void each_job_has_its_share_of_the_room(void **unused)
+{
+	static struct request_piece piece[REQUEST_PIECES_MAX];
+	const uint32_t first[3] = {REQUEST_PIECES_MAX, 5, 0};
+
+	for (uint32_t turn = 0; turn < 3; turn++) {
+		struct request_pieces p[3];
+		uint32_t alone;
+
+		fill_pieces(&p[0], piece, REQUEST_PIECES_MAX);
+		alone = fitting(&p[0], REQUEST_PIECES_MAX, 4000);
+		for (uint32_t i = 0; i < 3; i++) {
+			p[(i + turn) % 3] = p[0];
+			p[(i + turn) % 3].count = first[i];
+		}
+		wire_beat_pieces_fit(p, 3, 4000);
+		assert_int_equal(p[(1 + turn) % 3].count, 5);
+		assert_in_range(p[turn].count, alone - 8, alone - 3);
+		for (uint32_t i = 0; i < 3; i++)
+			p[i].count = REQUEST_PIECES_MAX;
+		wire_beat_pieces_fit(p, 3, 4000);
+		assert_true(bytes_of(p, 3) <= 4000);
+		for (uint32_t i = 0; i < 3; i++)
+			assert_in_range(p[i].count, alone / 3 - 2, alone / 3 + 1);
+	}
 }
 
 static int send_changed(void (*change)(struct request_pieces *p))
@@ -977,6 +1019,7 @@ int main(void)
 	    cmocka_unit_test(round_trips_pieces),
 	    cmocka_unit_test(the_bytes_of_pieces_stay),
 	    cmocka_unit_test(as_many_pieces_as_there_is_room_for),
+	    cmocka_unit_test(each_job_has_its_share_of_the_room),
 	    cmocka_unit_test(refuses_pieces_that_cannot_be),
 	    cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
 	    cmocka_unit_test(round_trips_collectives_that_do_not_end),
