@@ -10,6 +10,7 @@
 
 #include "aggregator/fleet/fleet_private.h"
 #include "analysis/requests/request_table.h"
+#include "base/job_key.h"
 #include "base/text/text.h"
 #include "render/request_json.h"
 
@@ -22,11 +23,13 @@
 #define SILENT_NS  3600000000000ull
 #define AGE_MAX_NS 3600000000000ull
 #define SHARES_MAX 64u
-#define ASKED_MAX  16u /* as many as groups of late requests */
-#define PROCESS	   0u  /* the table's only one stands for the job */
+#define ASKED_MAX  16u	      /* as many as groups of late requests */
+#define PROCESS	   0u	      /* the table's only one stands for the job */
+#define NOBODY	   UINT64_MAX /* owns the jobs whose keys have no uid */
 
 struct fleet_joined {
-	struct request_table *table;
+	struct request_table *table; /* NULL: it has no place among the fleet's */
+	uint64_t owner;
 	struct fleet *f; /* while the table is called */
 	struct fleet_job *job;
 	uint64_t now_ns, asked_ns, replica_until_ns, alone_since, joined_before;
@@ -104,33 +107,88 @@ static void on_violation(void *arg, const char *job, uint32_t process, struct re
 
 /* ---- life ---- */
 
+static struct fleet_joined **place_of(struct fleet *f, const struct fleet_joined *q)
+{
+	struct fleet_joined **at = f->joined;
+
+	while (at < f->joined + LIMIT_FLEET_JOINED && *at != q)
+		at++;
+	return at < f->joined + LIMIT_FLEET_JOINED ? at : NULL;
+}
+
+static void lose_place(struct fleet_joined **at)
+{
+	request_table_close((*at)->table);
+	(*at)->table = NULL;
+	(*at)->joined_before = (*at)->alone_since = 0;
+	*at = NULL;
+}
+
 void fleet_joined_free(struct fleet *f, struct fleet_joined *q)
 {
-	if (!q)
-		return;
-	f->joined_jobs--;
-	request_table_close(q->table);
+	if (q && q->table)
+		lose_place(place_of(f, q));
 	free(q);
 }
 
-static struct fleet_joined *make(struct fleet *f, const char *job)
+static uint64_t places_of(const struct fleet *f, uint64_t owner)
 {
-	struct fleet_joined *q;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < LIMIT_FLEET_JOINED; i++)
+		n += f->joined[i] && f->joined[i]->owner == owner;
+	return n;
+}
+
+/* Its nodes are not asked any more (replicas, a job that has ended), and no request waits for them. */
+static bool is_idle(const struct fleet_joined *q, uint64_t now_ns)
+{
+	return now_ns - q->asked_ns > LIMIT_PIECES_ASKED_NS && request_table_is_idle(q->table);
+}
+
+/* A place, if need be that of an idle job, or one of the user with most places. NULL: they need theirs. */
+static struct fleet_joined **make_place(struct fleet *f, const struct fleet_joined *q,
+					uint64_t now_ns)
+{
+	struct fleet_joined **at = place_of(f, NULL), **most = &f->joined[0];
+
+	for (uint32_t i = 0; i < LIMIT_FLEET_JOINED && !at; i++) {
+		if (is_idle(f->joined[i], now_ns))
+			at = &f->joined[i];
+		if (places_of(f, f->joined[i]->owner) > places_of(f, (*most)->owner))
+			most = &f->joined[i];
+	}
+	if (!at && places_of(f, (*most)->owner) > places_of(f, q->owner) + 1)
+		at = most;
+	if (at && *at)
+		lose_place(at);
+	return at;
+}
+
+static bool open_table(struct fleet *f, struct fleet_joined *q, const char *job, uint64_t now_ns)
+{
+	struct fleet_joined **at = make_place(f, q, now_ns);
 	struct request_config c;
 
-	if (f->joined_jobs == LIMIT_FLEET_JOINED || !(q = calloc(1, sizeof(*q))))
-		return NULL;
 	request_config_default(&c);
 	c.settle_ns = SETTLE_NS;
 	c.silent_ns = SILENT_NS;
 	c.open_max = LIMIT_FLEET_JOINED_REQUESTS;
 	c.joins = true;
-	if (request_table_open(&q->table, &c, on_violation, q)) {
-		free(q);
-		return NULL;
-	}
-	f->joined_jobs++;
+	if (!at || request_table_open(&q->table, &c, on_violation, q))
+		return false;
+	*at = q;
 	request_table_begin(q->table, PROCESS, job);
+	return true;
+}
+
+static struct fleet_joined *make(const char *job)
+{
+	struct fleet_joined *q = calloc(1, sizeof(*q));
+	uint32_t uid;
+
+	if (q)
+		q->owner = job_key_owner(job, &uid) ? uid : NOBODY;
 	return q;
 }
 
@@ -146,11 +204,17 @@ static uint32_t living_parts(const struct fleet *f, const struct fleet_job *job,
 	return n;
 }
 
+static const struct request_stats *stats_of(const struct fleet_joined *q)
+{
+	const char *job;
+
+	return q->table ? request_table_stats(q->table, 0, &job) : NULL;
+}
+
 /* No request of many was on two nodes. */
 static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
 {
-	const char *job;
-	const struct request_stats *s = request_table_stats(q->table, 0, &job);
+	const struct request_stats *s = stats_of(q);
 	uint64_t ended = s ? s->ended + s->lost : 0;
 
 	if (s && s->joined > q->joined_before) {
@@ -170,8 +234,8 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 	if ((q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) ||
 	    living_parts(f, job, now_ns) < 2)
 		return q;
-	q = q ? q : make(f, job->name);
-	if (!q || are_replicas(q, now_ns))
+	q = q ? q : make(job->name);
+	if (!q || are_replicas(q, now_ns) || (!q->table && !open_table(f, q, job->name, now_ns)))
 		return q;
 	q->asked_ns = now_ns;
 	for (uint32_t i = 0; i < job->part_count; i++)
@@ -272,6 +336,10 @@ void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_jo
 	uint32_t node = (uint32_t)(n - f->nodes);
 	int64_t before_ns;
 
+	if (!q->table) {
+		f->counts.dropped++;
+		return;
+	}
 	call(q, f, job, now_ns);
 	clock_of(f, job, node, &before_ns);
 	if (believed) {
@@ -292,6 +360,8 @@ void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_jo
 void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
 		       uint64_t now_ns)
 {
+	if (!q->table)
+		return;
 	call(q, f, job, now_ns);
 	request_table_tend(q->table, now_ns);
 	take_counts(q);
@@ -302,7 +372,7 @@ void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_join
 bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_joined *q, uint64_t id,
 		       struct buf *out)
 {
-	const struct request *r = request_table_find(q->table, PROCESS, id);
+	const struct request *r = q->table ? request_table_find(q->table, PROCESS, id) : NULL;
 	const char *names[REQUEST_PIECES];
 	uint32_t node[REQUEST_PIECES], nodes;
 	bool aligned = true;
@@ -330,15 +400,15 @@ json_t *fleet_joined_objectives(const struct fleet_joined *q)
 			 (double)q->tpot_ns * 1e-6);
 }
 
-json_t *fleet_joined_counts(const struct fleet_joined *q)
+json_t *fleet_joined_counts(const struct fleet_joined *q, uint64_t now_ns)
 {
 	static const struct request_stats none;
-	const char *job;
-	const struct request_stats *s = request_table_stats(q->table, 0, &job);
+	const struct request_stats *s = stats_of(q);
 
 	s = s ? s : &none;
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "requests", (json_int_t)s->joined,
-			 "partial", (json_int_t)s->partial, "unbelieved", (json_int_t)s->unbelieved,
-			 "evicted", (json_int_t)s->evicted, "pieces_lost",
-			 (json_int_t)s->parts_lost, "bad", (json_int_t)q->bad);
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "refused",
+			 !q->table && now_ns >= q->replica_until_ns, "requests",
+			 (json_int_t)s->joined, "partial", (json_int_t)s->partial, "unbelieved",
+			 (json_int_t)s->unbelieved, "evicted", (json_int_t)s->evicted,
+			 "pieces_lost", (json_int_t)s->parts_lost, "bad", (json_int_t)q->bad);
 }

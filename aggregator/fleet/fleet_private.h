@@ -208,7 +208,8 @@ struct fleet {
 	struct idmap by_via; /* connection -> index of the node whose latest beat used it */
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
-	uint32_t ranks, joined_jobs;
+	uint32_t ranks;
+	struct fleet_joined *joined[LIMIT_FLEET_JOINED]; /* those with a table; holes are NULL */
 	uint64_t forget_ns; /* the config's, or less while a table is crowded */
 	uint64_t last_tick_ns, expire_ns;
 	uint32_t slice_most; /* fleet_pages.c */
@@ -328,7 +329,7 @@ void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_join
 bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_joined *q, uint64_t id,
 		       struct buf *out);
 json_t *fleet_joined_objectives(const struct fleet_joined *q);
-json_t *fleet_joined_counts(const struct fleet_joined *q);
+json_t *fleet_joined_counts(const struct fleet_joined *q, uint64_t now_ns);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 			uint64_t now_ns);

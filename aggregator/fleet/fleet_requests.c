@@ -458,7 +458,7 @@ static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool
 	    times_json(&q->before.queue, &q->now.queue));
 
 	if (q->joined)
-		json_object_set_new(out, "joined", fleet_joined_counts(q->joined));
+		json_object_set_new(out, "joined", fleet_joined_counts(q->joined, now_ns));
 	if (whole)
 		json_object_set_new(out, "violations", violations_json(q));
 	return out;

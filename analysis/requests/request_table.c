@@ -676,6 +676,11 @@ bool request_table_join(struct request_table *t, uint32_t process, uint32_t node
 	return s->believed && request_table_nodes(t, r, nodes) > 1;
 }
 
+bool request_table_is_idle(const struct request_table *t)
+{
+	return !t->open;
+}
+
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns)
 {
 	t->config.ttft_ns = ttft_ns;

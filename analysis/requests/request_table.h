@@ -155,6 +155,7 @@ void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_
 /* The nodes of its pieces, each once, in the order in which it came to them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
 			     uint32_t node[REQUEST_PIECES]);
+bool request_table_is_idle(const struct request_table *t); /* no request is open, or may get more */
 /* NULL: none of the process's job. */
 const struct request *request_table_find(const struct request_table *t, uint32_t process,
 					 uint64_t id);

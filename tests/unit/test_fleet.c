@@ -2679,6 +2679,112 @@ static void nodes_with_requests_of_their_own_are_not_asked_for_long(void **unuse
 	fs_fini(&j);
 }
 
+/* ---- more such jobs than there are places for ---- */
+
+#define MORE (LIMIT_FLEET_JOINED + 1)
+static struct fs_job many[MORE];
+
+/* Two nodes each, of this user. */
+static void many_begin(uint32_t i, uint32_t uid)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "serve%u@%u", i, uid);
+	fs_init(&many[i], name, 2, 1, 11 + i);
+	many[i].first_node = 2 * i;
+	for (uint32_t n = 0; n < 2; n++)
+		many[i].node[n].mono_ns += 10000ll * (int64_t)FS_S;
+}
+
+/* ms: of the requests that begin in each beat, of one node each; 0: none begin. */
+static void many_run(uint32_t first, uint32_t last, double until_s, uint64_t ms)
+{
+	static uint64_t id = 1;
+	struct beat_rank ranks[2];
+	struct beat b;
+
+	for (; now_s < until_s; now_s += 1) {
+		for (uint32_t i = first; i <= last; i++)
+			for (uint32_t n = 0; n < 2; n++) {
+				if (!fs_beat(&many[i], n, now_s, ranks, &b))
+					continue;
+				piece = (struct request_piece){.id = ms ? id++ : 0,
+							       .serial = id,
+							       .arrival_ns = b.now_ns - ms * FS_MS,
+							       .delivered_first_ns = b.now_ns - 1,
+							       .delivered_last_ns = b.now_ns - 1,
+							       .delivered_tokens = 1};
+				add_requests(&b, many[i].name);
+				send_beat(&b);
+			}
+		fleet_tick(fleet, mono(now_s), FS_UNIX + (uint64_t)(now_s * 1e9));
+	}
+}
+
+/* Whether its nodes are to be asked, and there is no place. */
+static bool is_refused(uint32_t i)
+{
+	json_t *all = requests_of(many[i].name);
+	bool refused = jsonget_true(
+	    json_object_get(json_array_get(json_object_get(all, "requests"), 0), "joined"),
+	    "refused");
+
+	json_decref(all);
+	return refused;
+}
+
+static uint32_t count_refused(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < MORE; i++)
+		n += is_refused(i);
+	return n;
+}
+
+static void many_end(void)
+{
+	for (uint32_t i = 0; i < MORE; i++)
+		fs_fini(&many[i]);
+}
+
+static void a_job_that_is_not_joined_for_lack_of_places_says_so(void **unused)
+{
+	for (uint32_t i = 0; i < MORE; i++)
+		many_begin(i, 1000);
+	many_run(0, MORE - 1, 20, 10);
+	assert_int_equal(count_refused(), 1);
+	assert_true(is_refused(MORE - 1));
+	/* one of the others has ended */
+	many_run(1, MORE - 1, 200, 0);
+	assert_int_equal(count_refused(), 1);
+	assert_true(is_refused(0));
+	many_end();
+}
+
+/* Each job's nodes serve whole requests. */
+static void replicas_leave_their_place_to_others(void **unused)
+{
+	for (uint32_t i = 0; i < MORE; i++)
+		many_begin(i, 1000);
+	many_run(0, MORE - 1, 180, 10);
+	many_run(0, MORE - 1, 300, 0);
+	assert_int_equal(count_refused(), 0);
+	many_end();
+}
+
+static void a_user_with_many_jobs_leaves_a_place_to_others(void **unused)
+{
+	for (uint32_t i = 0; i < MORE; i++)
+		many_begin(i, i < MORE - 2 ? 1000 : 1001);
+	many_run(0, MORE - 2, 20, 10);
+	assert_int_equal(count_refused(), 0);
+	many_run(0, MORE - 1, 40, 10);
+	assert_int_equal(count_refused(), 1);
+	assert_false(is_refused(MORE - 1) || is_refused(MORE - 2));
+	many_end();
+}
+
 static void times_that_cannot_be_are_counted(void **unused)
 {
 	struct beat_rank ranks[16];
@@ -2718,6 +2824,9 @@ int main(void)
 	    T(a_clock_that_is_behind_says_no_transfer),
 	    T(a_clock_that_is_ahead_says_no_transfer),
 	    T(nodes_with_requests_of_their_own_are_not_asked_for_long),
+	    T(a_job_that_is_not_joined_for_lack_of_places_says_so),
+	    T(replicas_leave_their_place_to_others),
+	    T(a_user_with_many_jobs_leaves_a_place_to_others),
 	    T(times_that_cannot_be_are_counted),
 	    T(serving_jobs_come_page_by_page),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
