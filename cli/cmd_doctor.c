@@ -139,6 +139,23 @@ static void check_quotas(struct doctor *d, const json_t *status)
 		   windows, incidents);
 }
 
+/* Whether the receiver of its metrics takes them. */
+static void check_otlp(struct doctor *d, const char *daemon, const json_t *status)
+{
+	const json_t *otlp = json_object_get(status, "otlp");
+	double sent = jsonget_number(otlp, "sent"), failed = jsonget_number(otlp, "failed");
+	const char *fault = jsonget_text(otlp, "fault");
+
+	if (!(sent + failed > 0))
+		return; /* there is no receiver */
+	doctor_add(
+	    d, "metrics by OTLP", *fault ? DOCTOR_WARN : DOCTOR_OK,
+	    "correct otlp.url, otlp.ca or otlp.token, or the receiver; /metrics has the same "
+	    "metrics",
+	    "%s: %.0f requests were sent, %.0f failed, %.0f were dropped%s%s", daemon, sent, failed,
+	    jsonget_number(otlp, "dropped"), *fault ? ": " : "", term_safe(fault, 160));
+}
+
 /* What it answers about its status, owned by the caller; NULL: nothing. */
 static json_t *check_http(struct doctor *d, const char *name, const struct client *c,
 			  const char *remedy)
@@ -154,6 +171,7 @@ static json_t *check_http(struct doctor *d, const char *name, const struct clien
 			   *c->socket ? c->socket : term_safe(c->url, 100),
 			   term_safe(jsonget_text(j, "version"), 20));
 	check_quotas(d, j);
+	check_otlp(d, *c->socket ? "sysomd" : "the aggregator", j);
 	return j;
 }
 
@@ -255,7 +273,8 @@ static const char *state_dir(const struct options *o)
 
 static void check_daemons(struct doctor *d, const struct options *o)
 {
-	json_t *status = NULL;
+	json_t *status = NULL, *requests = NULL;
+	struct client_error e;
 	struct client c;
 
 	check_attach_socket(d);
@@ -275,11 +294,15 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		check_requests(d, &c);
 		json_decref(status);
 	}
-	if (!commands_aggregator(o, &c))
-		json_decref(check_http(
-		    d, "aggregator", &c,
-		    "start sysom-aggregator, or give its address with --url or SYSOM_URL; until "
-		    "then sysomd keeps the windows"));
+	if (commands_aggregator(o, &c))
+		return;
+	json_decref(
+	    check_http(d, "aggregator", &c,
+		       "start sysom-aggregator, or give its address with --url or SYSOM_URL; until "
+		       "then sysomd keeps the windows"));
+	if (!commands_list(&c, "requests", NULL, NULL, SIZE_MAX, &requests, &e))
+		doctor_joined_check(d, requests);
+	json_decref(requests);
 }
 
 /* ---- output ---- */

@@ -336,6 +336,17 @@ static void json_symbols(struct node *n, struct buf *b)
 		   (unsigned long long)(st.failed + st.refused));
 }
 
+static void json_otlp(struct node *n, struct buf *b)
+{
+	struct otlp_export_stats s;
+
+	otlp_export_stats(n->otlp, &s);
+	json_text_append(b, "\"otlp\":{\"fault\":", s.fault);
+	buf_printf(b, ",\"sent\":%llu,\"failed\":%llu,\"dropped\":%llu},",
+		   (unsigned long long)s.sent, (unsigned long long)s.failed,
+		   (unsigned long long)s.dropped);
+}
+
 void status_json(struct node *n, const struct http_user *user, struct buf *b)
 {
 	uint32_t hidden = 0;
@@ -376,6 +387,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
 	json_symbols(n, b);
+	json_otlp(n, b);
 	json_rights(b);
 	json_sampler(n, b);
 	json_readers(n, b);

@@ -54,7 +54,7 @@ static bool is_overdue(void *arg)
 	return close_ns && clock_monotonic_ns() >= close_ns;
 }
 
-static int post(struct otlp_export *e, const struct buf *b)
+static int post(struct otlp_export *e, const struct buf *b, char *why, size_t why_bytes)
 {
 	struct http_post p = {.url = e->url,
 			      .type = "application/x-protobuf",
@@ -64,8 +64,7 @@ static int post(struct otlp_export *e, const struct buf *b)
 			      .timeout_s = TIMEOUT_S,
 			      .give_up = is_overdue,
 			      .arg = e};
-	char why[512];
-	int err = http_post(e->curl, &p, b->data, b->bytes, why, sizeof(why));
+	int err = http_post(e->curl, &p, b->data, b->bytes, why, why_bytes);
 
 	if (err && !e->logged)
 		log_warn("otlp", "url=%s why=\"%s\"", e->url, why);
@@ -93,11 +92,13 @@ static bool wait_for_work(struct otlp_export *e, uint64_t until_ns)
 static int send_one(struct otlp_export *e, struct buf *b)
 {
 	uint64_t round = e->round;
+	char why[sizeof(e->stats.fault)];
 	int err;
 
 	pthread_mutex_unlock(&e->lock);
-	err = post(e, b);
+	err = post(e, b, why, sizeof(why));
 	pthread_mutex_lock(&e->lock);
+	text_copy(e->stats.fault, sizeof(e->stats.fault), err ? why : "");
 	e->stats.sent += !err;
 	e->stats.failed += err != 0;
 	if (err == -EAGAIN && round == e->round) {
@@ -191,15 +192,23 @@ void otlp_export_end(struct otlp_export *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
+void otlp_export_stats(struct otlp_export *e, struct otlp_export_stats *out)
+{
+	*out = (struct otlp_export_stats){.sent = 0};
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	*out = e->stats;
+	pthread_mutex_unlock(&e->lock);
+}
+
 void otlp_export_metrics(struct otlp_export *e, struct metrics *m)
 {
 	struct otlp_export_stats s;
 
 	if (!e)
 		return;
-	pthread_mutex_lock(&e->lock);
-	s = e->stats;
-	pthread_mutex_unlock(&e->lock);
+	otlp_export_stats(e, &s);
 	METRICS_BY(m, "sysom_otlp_requests_total", "Requests with metrics to otlp.url, by result.",
 		   "result", {"sent", s.sent}, {"failed", s.failed}, {"dropped", s.dropped});
 }

@@ -41,6 +41,7 @@ struct otlp_export;
 
 struct otlp_export_stats {
 	uint64_t sent, failed, dropped; /* requests */
+	char fault[256];		/* why the latest one failed; "": it did not */
 };
 
 /* service: of the program; host: this machine's name. *out: NULL without a URL. 0, -ENOMEM, -errno
@@ -54,5 +55,7 @@ void otlp_export_close(struct otlp_export *e);
  * not, or e is NULL, or there is no memory. */
 struct metrics *otlp_export_begin(struct otlp_export *e, uint64_t now_ns);
 void otlp_export_end(struct otlp_export *e);
+/* e NULL: nothing was sent. */
+void otlp_export_stats(struct otlp_export *e, struct otlp_export_stats *out);
 /* Writes the counts above as metrics; no-op if e is NULL. */
 void otlp_export_metrics(struct otlp_export *e, struct metrics *m);

@@ -43,5 +43,7 @@ void doctor_sampler_check(struct doctor *d);
 /* status, requests: of the running sysomd; NULL: unknown */
 void doctor_jobs_status_check(struct doctor *d, const json_t *status);
 void doctor_requests_check(struct doctor *d, const json_t *requests);
+/* The aggregator's list of serving jobs, with those whose requests are on several nodes. */
+void doctor_joined_check(struct doctor *d, const json_t *requests);
 /* Prints the cluster's nodes and the store's quotas; an exit status. */
 int doctor_cluster(const struct options *o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the jobs on this node give sysomd that it cannot use (catalogues, values of spans, requests,
+ * What jobs give sysomd and the aggregator that they cannot use (catalogues, values of spans, requests,
  * profiler plugins), and which of their ranks were started again. */
 #include "base/text/jsonget.h"
 #include "cli/doctor/doctor.h"
@@ -152,4 +152,38 @@ void doctor_requests_check(struct doctor *d, const json_t *requests)
 		   "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
 		   "counts were impossible; %.0f parts of requests were lost",
 		   sum[0], sum[1], sum[2], sum[3], sum[4]);
+}
+
+void doctor_joined_check(struct doctor *d, const json_t *requests)
+{
+	static const char *const counts[] = {"requests", "partial", "evicted", "pieces_lost",
+					     "bad"};
+	double sum[5] = {0}, n;
+	const json_t *job, *refused = NULL;
+	unsigned jobs = 0, refusals = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(requests, "requests"), i, job) {
+		const json_t *joined = json_object_get(job, "joined");
+
+		jobs += joined != NULL;
+		for (unsigned k = 0; k < 5; k++) {
+			n = jsonget_number(joined, counts[k]);
+			sum[k] += n > 0 ? n : 0;
+		}
+		if (!jsonget_true(joined, "refused"))
+			continue;
+		refused = refused ? refused : job;
+		refusals++;
+	}
+	if (!jobs)
+		return;
+	doctor_add(
+	    d, "joined requests", sum[2] + sum[3] + sum[4] + refusals > 0 ? DOCTOR_WARN : DOCTOR_OK,
+	    "see docs/requests.md, Bounds",
+	    "%.0f requests were on several nodes; of %.0f the piece with the arrival is "
+	    "missing, %.0f were lost for lack of room; %.0f pieces were lost, %.0f had "
+	    "impossible times; %u jobs have no room%s%s",
+	    sum[0], sum[1], sum[2], sum[3], sum[4], refusals, refused ? ", for example " : "",
+	    refused ? term_safe(jsonget_text(refused, "job"), 60) : "");
 }

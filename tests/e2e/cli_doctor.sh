@@ -57,6 +57,22 @@ echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9}]}}' >"$T/node-an
 doctor --json
 is "requests without loss are fine" line requests ok "of 9 requests 0 were lost"
 rm "$T/node-answers.json"
+joined() { # refused evicted
+	echo "{\"/api/v1/requests\": {\"requests\": [{\"job\": \"a\", \"joined\": {\"requests\": 9, \"partial\": 2, \"evicted\": $2, \"bad\": 0}},
+		{\"job\": \"b@7\", \"joined\": {\"refused\": $1, \"requests\": 1}}, {\"job\": \"c\"}]},
+		\"/api/v1/status\": {\"version\": \"0.1.0\", \"otlp\": {\"fault\": \"$3\", \"sent\": 5, \"failed\": 3, \"dropped\": 2}}}" >"$T/answers.json"
+	doctor --json --url "$(cat "$T/url")"
+}
+joined true 0 ""
+is "a job whose requests are not joined for lack of room is a warning" line "joined requests" warn \
+	"10 requests were on several nodes; of 2 the piece with the arrival is missing, 0 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 1 jobs have no room, for example b@7"
+is "metrics that the receiver takes are fine" line "metrics by OTLP" ok "the aggregator: 5 requests were sent, 3 failed, 2 were dropped"
+joined false 3 "no route to host"
+is "so are requests that were given up" line "joined requests" warn "3 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 jobs have no room"
+is "a receiver that does not take metrics is a warning, with the reason" line "metrics by OTLP" warn "2 were dropped: no route to host"
+joined false 0 ""
+is "joined requests without loss are fine" line "joined requests" ok
+rm "$T/answers.json"
 is "a missing attach socket is a warning" line "attach socket" warn
 doctor --json --state-dir "$T/none/state"
 is "a state directory that is not there is a warning" line "state directory" warn "none/state: No such file"

@@ -37,6 +37,7 @@ failed() { [ "$(count_of "$1" failed)" -ge 1 ]; }
 
 ok "the daemons start without a receiver" stack_start "$WORK/stack"
 ok "a failure is counted" stack_wait 20 failed sysomd
+ok "and doctor names it" bash -c '"$0" doctor | grep -q "^warn.*metrics by OTLP.*failed.*: "' "$BIN/sysom"
 ok "the log says why, once" is "$(grep -c 'event=otlp.*why=' "$WORK/stack/sysomd.log")" 1
 receive
 LD_PRELOAD=$PWD/$B/lib/libsysom_preload.so LD_LIBRARY_PATH=$B/lib/sim \

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -41,7 +42,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
 /* Of otlp_export_close, which now waits for the thread that sends. */
 int __wrap_pthread_join(pthread_t thread, void **result)
 {
-	assert_int_equal(write(receiver.gate[1], "x", 1), 1);
+	if (receiver.gate[1])
+		assert_int_equal(write(receiver.gate[1], "x", 1), 1);
 	return __real_pthread_join(thread, result);
 }
 
@@ -114,9 +116,34 @@ static void a_slow_receiver_does_not_delay_the_end(void **unused)
 	close(receiver.gate[1]);
 }
 
+static void why_a_request_failed_is_said(void **unused)
+{
+	struct otlp_settings s = {.url = "http://127.0.0.1:1", .interval_ns = 1};
+	struct otlp_export_stats stats;
+	struct otlp_export *e;
+	struct metrics *m;
+
+	otlp_export_stats(NULL, &stats);
+	assert_int_equal(stats.sent + stats.failed + stats.dropped, 0);
+	assert_string_equal(stats.fault, "");
+	assert_int_equal(otlp_export_open(&e, &s, "test", "host"), 0);
+	m = otlp_export_begin(e, UINT64_MAX);
+	assert_non_null(m);
+	metrics_family(m, "a", "Some.");
+	metrics_sample(m, "a", 1, NULL);
+	otlp_export_end(e);
+	do {
+		otlp_export_stats(e, &stats);
+	} while (!stats.failed && !sched_yield());
+	assert_non_null(strstr(stats.fault, "connect"));
+	assert_int_equal(stats.sent, 0);
+	otlp_export_close(e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(why_a_request_failed_is_said),
 	    cmocka_unit_test(a_slow_receiver_does_not_delay_the_end),
 	};
 
