@@ -3,6 +3,7 @@
  * its open and latest requests. One request is looked for on this node first. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -334,6 +335,17 @@ static json_t *violations_of(const struct client *c, const char *id)
 	return found;
 }
 
+/* Looks for it everywhere; both results are owned. How many were found. */
+static size_t find_request(const struct options *o, const struct client *c,
+			   const struct client *control, uint64_t hash, json_t **node,
+			   json_t **violations, char id[17])
+{
+	snprintf(id, 17, "%016" PRIx64, hash);
+	*node = whole_or_node(o, c, control, id);
+	*violations = violations_of(c, id);
+	return json_array_size(json_object_get(*node, "requests")) + json_array_size(*violations);
+}
+
 /* without: why the aggregator did not answer; NULL: it did. */
 static int show_request(const struct options *o, const struct client *c, const char *text,
 			const struct client_error *without)
@@ -341,22 +353,24 @@ static int show_request(const struct options *o, const struct client *c, const c
 	char id[17];
 	struct client control;
 	uint8_t digits[8];
-	json_t *node, *violations;
+	json_t *node = NULL, *violations = NULL;
 	const json_t *list, *r;
-	size_t i, n;
+	size_t i, n = 0;
 
-	if (strlen(text) == 16 && !text_unhex(text, digits, sizeof(digits)))
-		text_copy(id, sizeof(id), text);
-	else
-		snprintf(id, sizeof(id), "%016" PRIx64, request_hash(text));
 	if (commands_control(o, &control))
 		return EXIT_USAGE;
-	node = whole_or_node(o, c, &control, id);
+	if (strlen(text) == 16 && !text_unhex(text, digits, sizeof(digits)))
+		n = find_request(o, c, &control, strtoull(text, NULL, 16), &node, &violations, id);
+	if (!n) { /* its id may have 16 digits, too */
+		json_decref(node);
+		json_decref(violations);
+		n = find_request(o, c, &control, request_hash(text), &node, &violations, id);
+	}
 	list = json_object_get(node, "requests");
-	if (!node && without)
+	if (!node && without) {
+		json_decref(violations);
 		return commands_complain("requests", without);
-	violations = violations_of(c, id);
-	n = json_array_size(list) + json_array_size(violations);
+	}
 	if (o->json) {
 		commands_print_new(json_pack("{s:s, s:O, s:O}", "id", id, "requests",
 					     list ? (json_t *)list : violations, "violations",

@@ -67,6 +67,9 @@ run requests --json serve; is "requests --json" json 'j["requests"][0]["violatio
 run requests --once cmpl-1; is "a request that nobody knows is looked for on this node, and says so" eval '[ $status = 1 ] && grep -q "no request cmpl-1" "$T/err"'
 run requests --once -u http://127.0.0.1:1 cmpl-1; is "without aggregator and node, nobody has looked for it" eval '[ $status = 3 ] && ! grep -q "no request" "$T/err" && grep -q "refused" "$T/err"'
 run requests --once 00000000deadbeef; is "one that missed an objective is shown by its digits" eval '[ $status = 0 ] && grep -q "^00000000deadbeef" "$T/out"'
+echo '{"/api/v1/requests?id=dbe8d1fa298dc74d": {"requests": [{"id": "dbe8d1fa298dc74d", "job": "serve"}]}}' >"$T/node-answers.json"
+run requests --once 4bf92f3577b34da6; is "one whose own id has 16 digits is found, too" eval '[ $status = 0 ] && has "request dbe8d1fa298dc74d"'
+rm "$T/node-answers.json"
 run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^  over" "$T/out")" = 3 ]'
 run top; is "without, it leaves it out and says so" eval '! grep -q "^  over" "$T/out" && has "1 ended job not shown"'
 run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd'
