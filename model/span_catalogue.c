@@ -237,22 +237,6 @@ static void put_nvtx(struct catalogue *c, const yaml_node_t *n)
 		buf_printf(c->out, "nvtx\t%s\n", text);
 }
 
-static void put_work(struct catalogue *c, const yaml_node_t *n)
-{
-	if (n->type != YAML_MAPPING_NODE) {
-		complain(c, n, "work must be a mapping, as in {tokens: batch.token_count}");
-		return;
-	}
-	for (yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
-	     p++) {
-		int which =
-		    word_of(c, node_of(c, p->key), "a key of work", works, ARRAY_LEN(works));
-
-		if (which >= 0)
-			put_value(c, node_of(c, p->value), works[which]);
-	}
-}
-
 static bool yes(struct catalogue *c, const yaml_node_t *n, const char *what)
 {
 	static const char *const words[] = {"false", "true"};
@@ -297,6 +281,17 @@ static bool map_of(struct catalogue *c, const yaml_node_t *n, const char *what,
 			value[which] = node_of(c, p->value);
 	}
 	return true;
+}
+
+static void put_work(struct catalogue *c, const yaml_node_t *n)
+{
+	yaml_node_t *v[ARRAY_LEN(works)];
+
+	if (!map_of(c, n, "work", works, v, ARRAY_LEN(works)))
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(works); i++)
+		if (v[i])
+			put_value(c, v[i], works[i]);
 }
 
 /* The requests of a span: where a dict ID -> count or a list of ids is, or where a list of objects

@@ -63,7 +63,9 @@ static void says_what_is_wrong_and_where(void **state)
 	refused(HEAD SPAN "    step: 1\n", "x.yaml:6: step: \"1\" is not one of false, true");
 	refused(HEAD SPAN "    name: t\n", "x.yaml:6: name is given twice");
 	refused(HEAD SPAN "    work: 3\n", "x.yaml:6: work must be a mapping");
-	refused(HEAD SPAN "    work: {flops: a}\n", "x.yaml:6: a key of work: \"flops\"");
+	refused(HEAD SPAN "    work: {flops: a}\n",
+		"x.yaml:6: a key: \"flops\" is not one of tokens");
+	refused(HEAD SPAN "    work: {tokens: a, tokens: b}\n", "x.yaml:6: tokens is given twice");
 	refused(HEAD SPAN "    request: a.b()\n", "x.yaml:6: request: \"a.b()\" is not ARGUMENT");
 	refused(HEAD SPAN "    request: len(a\n", "x.yaml:6: request: \"len(a\"");
 	refused(HEAD SPAN "    work: {tokens: max(a)}\n", "x.yaml:6: tokens: \"max(a)\"");
