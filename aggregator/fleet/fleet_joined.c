@@ -10,6 +10,7 @@
 
 #include "aggregator/fleet/fleet_private.h"
 #include "analysis/requests/request_table.h"
+#include "base/hash.h"
 #include "base/job_key.h"
 #include "base/text/text.h"
 #include "render/request_json.h"
@@ -228,11 +229,30 @@ static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
 	return now_ns < q->replica_until_ns;
 }
 
-struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
-				      struct fleet_joined *q, uint64_t now_ns)
+/* Of sysomd, which forgets at its end that it was asked. */
+static uint64_t run_of(const struct fleet_node *n)
 {
-	if ((q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) ||
-	    living_parts(f, job, now_ns) < 2)
+	return hash_bytes(HASH_SEED, n->boot_id, sizeof(n->boot_id)) | 1;
+}
+
+static void ask(struct fleet *f, const struct fleet_job *job, struct fleet_part *part)
+{
+	part->asked_run = run_of(&f->nodes[part->node]);
+	fleet_pull_pieces(f, job, part->node, LIMIT_PIECES_ASKED_NS);
+}
+
+struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
+				      struct fleet_joined *q, const struct fleet_node *n,
+				      uint64_t now_ns)
+{
+	struct fleet_part *own = fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes));
+
+	if (q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) {
+		if (own && own->asked_run != run_of(n))
+			ask(f, job, own);
+		return q;
+	}
+	if (living_parts(f, job, now_ns) < 2)
 		return q;
 	q = q ? q : make(job->name);
 	if (!q || are_replicas(q, now_ns) || (!q->table && !open_table(f, q, job->name, now_ns)))
@@ -241,7 +261,7 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 	for (uint32_t i = 0; i < job->part_count; i++)
 		if (job->parts[i].node != FLEET_NONE &&
 		    fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
-			fleet_pull_pieces(f, job, job->parts[i].node, LIMIT_PIECES_ASKED_NS);
+			ask(f, job, &job->parts[i]);
 	return q;
 }
 
@@ -329,18 +349,21 @@ bool fleet_joined_asked(const struct fleet_joined *q, uint32_t node, const uint8
 	return asked && fleet_joined_shares(q, node);
 }
 
-void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
-			 const struct fleet_node *n, bool believed, const struct request_pieces *p,
-			 uint64_t now_ns)
+struct fleet_joined *fleet_joined_pieces(struct fleet *f, struct fleet_job *job,
+					 struct fleet_joined *q, const struct fleet_node *n,
+					 bool believed, const struct request_pieces *p,
+					 uint64_t now_ns)
 {
 	uint32_t node = (uint32_t)(n - f->nodes);
 	int64_t before_ns;
 
-	if (!q->table) {
+	q = !q && believed ? make(job->name) : q;
+	if (!q || (!q->table && !(believed && open_table(f, q, job->name, now_ns)))) {
 		f->counts.dropped++;
-		return;
+		return q;
 	}
 	call(q, f, job, now_ns);
+	request_table_tend(q->table, now_ns);
 	clock_of(f, job, node, &before_ns);
 	if (believed) {
 		q->ttft_ns = p->ttft_ns;
@@ -355,6 +378,7 @@ void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_jo
 		else if (request_table_join(q->table, PROCESS, node, believed, &piece))
 			note_share(q, node);
 	}
+	return q;
 }
 
 void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,

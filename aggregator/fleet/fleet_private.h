@@ -124,6 +124,7 @@ struct fleet_part {
 	/* key: of the node's name, because places are reused; of a dropped part: 1 + the next
 	 * such, or 0 */
 	uint64_t key, born_ns, seen_ns;
+	uint64_t asked_run; /* of its sysomd that was asked for pieces of requests; 0: none */
 	/* shares a communicator with the job's other nodes, or was the job's first node */
 	bool proven;
 };
@@ -313,13 +314,17 @@ bool fleet_requests_asked(const struct fleet *f, const struct fleet_job *job,
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_requests_free(struct fleet *f, struct fleet_job *job);
 /* fleet_joined.c */
-/* Asks the job's nodes for pieces of its requests, if it has several. q: NULL at first; returns it. */
+/* Asks the job's nodes for pieces of its requests, if it has several. n: the one that has seen requests.
+ * q: NULL at first; returns it. */
 struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
-				      struct fleet_joined *q, uint64_t now_ns);
+				      struct fleet_joined *q, const struct fleet_node *n,
+				      uint64_t now_ns);
 void fleet_joined_free(struct fleet *f, struct fleet_joined *q); /* NULL is a no-op */
-void fleet_joined_pieces(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
-			 const struct fleet_node *n, bool believed, const struct request_pieces *p,
-			 uint64_t now_ns);
+/* A believed node that was not asked was asked by an aggregator before. q: may be NULL; returns it. */
+struct fleet_joined *fleet_joined_pieces(struct fleet *f, struct fleet_job *job,
+					 struct fleet_joined *q, const struct fleet_node *n,
+					 bool believed, const struct request_pieces *p,
+					 uint64_t now_ns);
 /* Whether the node had a part in a request that a believed node has too. */
 bool fleet_joined_shares(const struct fleet_joined *q, uint32_t node);
 bool fleet_joined_asked(const struct fleet_joined *q, uint32_t node, const uint8_t anomaly[16]);

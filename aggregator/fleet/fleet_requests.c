@@ -214,7 +214,7 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 		f->counts.dropped++;
 		return;
 	}
-	q->joined = fleet_joined_ask(f, job, q->joined, now_ns);
+	q->joined = fleet_joined_ask(f, job, q->joined, n, now_ns);
 	if (now_ns - q->period_ns >= PERIOD_NS) {
 		q->before = now_ns - q->period_ns < 2 * PERIOD_NS ? q->now : (struct times){0};
 		q->now = (struct times){0};
@@ -237,8 +237,10 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 void fleet_requests_pieces(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			   bool believed, const struct request_pieces *p, uint64_t now_ns)
 {
-	if (job->requests && job->requests->joined)
-		fleet_joined_pieces(f, job, job->requests->joined, n, believed, p, now_ns);
+	struct fleet_requests *q = job->requests;
+
+	if (q)
+		q->joined = fleet_joined_pieces(f, job, q->joined, n, believed, p, now_ns);
 	else
 		f->counts.dropped++;
 }

@@ -2679,6 +2679,62 @@ static void nodes_with_requests_of_their_own_are_not_asked_for_long(void **unuse
 	fs_fini(&j);
 }
 
+/* A beat with the node's piece of the request at at_s. run: of its sysomd. */
+static void beat_with_piece(struct fs_job *j, uint32_t node, double at_s, uint8_t run)
+{
+	struct beat_rank ranks[2];
+	struct beat b;
+
+	assert_true(fs_beat(j, node, now_s, ranks, &b));
+	b.boot_id[15] = run;
+	piece = piece_of(j, node, at_s);
+	add_requests(&b, j->name);
+	send_beat(&b);
+}
+
+/* The nodes were asked by one that has ended. */
+static void pieces_that_come_before_an_aggregator_has_asked_are_joined(void **unused)
+{
+	struct fs_job j;
+	json_t *r;
+
+	fs_init(&j, "serve", 2, 1, 11);
+	now_s = 3;
+	beat_with_piece(&j, 0, 1, 0);
+	fleet_tick(fleet, mono(now_s), FS_UNIX + (uint64_t)(now_s * 1e9));
+	now_s = 4;
+	beat_with_piece(&j, 1, 1, 0);
+	for (; now_s < 20; now_s += 0.1)
+		tick_if_due();
+	r = whole_request("serve");
+	assert_non_null(r);
+	assert_string_equal(jsonget_text(r, "state"), "ended");
+	assert_int_equal(json_array_size(json_object_get(r, "nodes")), 2);
+	assert_true(fabs(jsonget_number(r, "ttft_ms") - 101) < 0.01);
+	json_decref(r);
+	fs_fini(&j);
+}
+
+static void a_node_that_starts_again_is_asked_at_once(void **unused)
+{
+	uint32_t before = 0;
+	struct fs_job j;
+
+	fs_init(&j, "serve", 2, 1, 11);
+	for (now_s = 3; now_s < 7; now_s += 1) {
+		beat_with_piece(&j, 0, 1, 0);
+		beat_with_piece(&j, 1, 1, now_s > 5.5);
+		if (now_s < 4.5)
+			before = asked(WIRE_COMMAND_PIECES, "n1");
+		if (now_s < 5.5)
+			assert_int_equal(asked(WIRE_COMMAND_PIECES, "n1"), before);
+	}
+	assert_true(before > 0);
+	assert_int_equal(asked(WIRE_COMMAND_PIECES, "n1"), before + 1);
+	assert_int_equal(asked(WIRE_COMMAND_PIECES, "n0"), before);
+	fs_fini(&j);
+}
+
 /* ---- more such jobs than there are places for ---- */
 
 #define MORE (LIMIT_FLEET_JOINED + 1)
@@ -2811,94 +2867,96 @@ static void times_that_cannot_be_are_counted(void **unused)
 	fs_fini(&j);
 }
 
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+static const struct CMUnitTest tests[] = {
+    T(stays_silent_about_a_healthy_job),
+    T(late_requests_of_one_way_are_one_finding_with_a_count),
+    T(each_phase_of_a_request_has_its_cause),
+    T(a_request_that_took_hours_has_a_step_of_an_hour_at_most),
+    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
+    T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
+    T(a_clock_that_is_behind_says_no_transfer),
+    T(a_clock_that_is_ahead_says_no_transfer),
+    T(nodes_with_requests_of_their_own_are_not_asked_for_long),
+    T(pieces_that_come_before_an_aggregator_has_asked_are_joined),
+    T(a_node_that_starts_again_is_asked_at_once),
+    T(a_job_that_is_not_joined_for_lack_of_places_says_so),
+    T(replicas_leave_their_place_to_others),
+    T(a_user_with_many_jobs_leaves_a_place_to_others),
+    T(times_that_cannot_be_are_counted),
+    T(serving_jobs_come_page_by_page),
+    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
+    T(finds_two_of_eight_as_one_finding_and_its_end),
+    T(separates_faults_that_began_at_different_times),
+    T(says_who_of_a_pair_has_changed),
+    T(never_compares_ranks_of_different_roles),
+    T(gives_what_is_usual_in_a_role_without_the_suspects),
+    T(a_small_role_of_a_large_job_has_a_waterline),
+    T(learns_roles_that_nobody_names),
+    T(uneven_work_is_the_roles_not_a_ranks),
+    T(a_busy_cpu_is_no_uneven_work),
+    T(a_slow_rank_is_no_uneven_work),
+    T(the_excess_of_a_slow_rank_is_seen_at_once),
+    T(what_few_members_show_is_not_the_roles),
+    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
+    T(ranks_that_differ_a_little_are_distinguished_at_once),
+    T(a_rank_that_has_more_to_do_later_keeps_its_peers),
+    T(numbers_steps_through_collectives),
+    T(numbers_ranks_that_come_before_the_first_known_one),
+    T(recovers_the_clocks_of_the_nodes),
+    T(the_paper_mode_misses_two_of_eight),
+    T(finds_it_again_after_a_restart),
+    T(takes_in_a_late_joiner),
+    T(goes_on_without_a_rank_that_died),
+    T(a_rank_claimed_first_by_another_node_is_still_shown),
+    T(the_same_name_of_two_users_is_two_jobs),
+    T(other_peoples_ranks_are_refused),
+    T(who_speaks_before_the_first_look_does_not_count),
+    T(a_stranger_is_compared_with_nobody),
+    T(time_that_runs_backwards_is_refused),
+    T(impossible_numbers_change_nothing),
+    T(a_sender_of_huge_groups_moves_nobody),
+    T(lists_what_a_job_does_as_one_row_each),
+    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
+    T(a_window_waits_for_the_first_beat_of_its_connection),
+    T(a_connection_is_of_one_node),
+    T(a_name_is_kept_for_who_is_connected),
+    T(a_job_of_one_node_needs_nobody_else),
+    T(windows_of_a_size_that_the_job_never_had_do_not_count),
+    T(windows_of_a_job_of_unknown_size_count),
+    T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
+    T(a_job_that_moves_is_believed_where_it_goes),
+    T(an_impossible_number_of_steps_mixes_no_roles),
+    T(a_million_communicators_cost_one_beat_each),
+    T(made_up_jobs_find_an_end),
+    T(a_node_has_no_more_ranks_than_processes),
+    T(who_is_silent_makes_room_in_a_full_table),
+    T(who_is_not_believed_makes_room_in_a_full_table),
+    T(ten_thousand_nodes_all_find_a_place),
+    T(silent_nodes_make_room),
+    T(places_of_nodes_that_are_gone_are_used_again),
+    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
+    T(users_see_the_ranks_and_jobs_of_their_uid),
+    T(nodes_count_ranks_that_are_alive),
+    T(nodes_are_listed_with_version_and_certificate),
+    T(asks_for_the_suspect_and_healthy_peers),
+    T(a_window_brings_those_of_its_peers),
+    T(who_did_not_wait_is_asked),
+    T(nobody_is_asked_for_times_beyond_all_clocks),
+    T(peers_are_asked_for_when_they_are_known),
+    T(a_window_of_another_time_is_not_the_suspects_own),
+    T(a_slowdown_of_everybody_ends_with_its_run),
+    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
+    T(a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts),
+    T(a_rank_that_hangs_is_shown_with_since_when),
+    T(what_is_reported_of_a_role_ends_with_it),
+    T(who_is_left_alone_is_let_off),
+    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
+    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
+    T(the_first_ones_clock_or_numbers_blind_nobody),
+};
+
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-	    T(stays_silent_about_a_healthy_job),
-	    T(late_requests_of_one_way_are_one_finding_with_a_count),
-	    T(each_phase_of_a_request_has_its_cause),
-	    T(a_request_that_took_hours_has_a_step_of_an_hour_at_most),
-	    T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
-	    T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
-	    T(a_clock_that_is_behind_says_no_transfer),
-	    T(a_clock_that_is_ahead_says_no_transfer),
-	    T(nodes_with_requests_of_their_own_are_not_asked_for_long),
-	    T(a_job_that_is_not_joined_for_lack_of_places_says_so),
-	    T(replicas_leave_their_place_to_others),
-	    T(a_user_with_many_jobs_leaves_a_place_to_others),
-	    T(times_that_cannot_be_are_counted),
-	    T(serving_jobs_come_page_by_page),
-	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
-	    T(finds_two_of_eight_as_one_finding_and_its_end),
-	    T(separates_faults_that_began_at_different_times),
-	    T(says_who_of_a_pair_has_changed),
-	    T(never_compares_ranks_of_different_roles),
-	    T(gives_what_is_usual_in_a_role_without_the_suspects),
-	    T(a_small_role_of_a_large_job_has_a_waterline),
-	    T(learns_roles_that_nobody_names),
-	    T(uneven_work_is_the_roles_not_a_ranks),
-	    T(a_busy_cpu_is_no_uneven_work),
-	    T(a_slow_rank_is_no_uneven_work),
-	    T(the_excess_of_a_slow_rank_is_seen_at_once),
-	    T(what_few_members_show_is_not_the_roles),
-	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
-	    T(ranks_that_differ_a_little_are_distinguished_at_once),
-	    T(a_rank_that_has_more_to_do_later_keeps_its_peers),
-	    T(numbers_steps_through_collectives),
-	    T(numbers_ranks_that_come_before_the_first_known_one),
-	    T(recovers_the_clocks_of_the_nodes),
-	    T(the_paper_mode_misses_two_of_eight),
-	    T(finds_it_again_after_a_restart),
-	    T(takes_in_a_late_joiner),
-	    T(goes_on_without_a_rank_that_died),
-	    T(a_rank_claimed_first_by_another_node_is_still_shown),
-	    T(the_same_name_of_two_users_is_two_jobs),
-	    T(other_peoples_ranks_are_refused),
-	    T(who_speaks_before_the_first_look_does_not_count),
-	    T(a_stranger_is_compared_with_nobody),
-	    T(time_that_runs_backwards_is_refused),
-	    T(impossible_numbers_change_nothing),
-	    T(a_sender_of_huge_groups_moves_nobody),
-	    T(lists_what_a_job_does_as_one_row_each),
-	    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
-	    T(a_window_waits_for_the_first_beat_of_its_connection),
-	    T(a_connection_is_of_one_node),
-	    T(a_name_is_kept_for_who_is_connected),
-	    T(a_job_of_one_node_needs_nobody_else),
-	    T(windows_of_a_size_that_the_job_never_had_do_not_count),
-	    T(windows_of_a_job_of_unknown_size_count),
-	    T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
-	    T(a_job_that_moves_is_believed_where_it_goes),
-	    T(an_impossible_number_of_steps_mixes_no_roles),
-	    T(a_million_communicators_cost_one_beat_each),
-	    T(made_up_jobs_find_an_end),
-	    T(a_node_has_no_more_ranks_than_processes),
-	    T(who_is_silent_makes_room_in_a_full_table),
-	    T(who_is_not_believed_makes_room_in_a_full_table),
-	    T(ten_thousand_nodes_all_find_a_place),
-	    T(silent_nodes_make_room),
-	    T(places_of_nodes_that_are_gone_are_used_again),
-	    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
-	    T(users_see_the_ranks_and_jobs_of_their_uid),
-	    T(nodes_count_ranks_that_are_alive),
-	    T(nodes_are_listed_with_version_and_certificate),
-	    T(asks_for_the_suspect_and_healthy_peers),
-	    T(a_window_brings_those_of_its_peers),
-	    T(who_did_not_wait_is_asked),
-	    T(nobody_is_asked_for_times_beyond_all_clocks),
-	    T(peers_are_asked_for_when_they_are_known),
-	    T(a_window_of_another_time_is_not_the_suspects_own),
-	    T(a_slowdown_of_everybody_ends_with_its_run),
-	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
-	    T(a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts),
-	    T(a_rank_that_hangs_is_shown_with_since_when),
-	    T(what_is_reported_of_a_role_ends_with_it),
-	    T(who_is_left_alone_is_let_off),
-	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
-	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
-	    T(the_first_ones_clock_or_numbers_blind_nobody),
-	};
-
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
