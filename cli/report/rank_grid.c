@@ -225,7 +225,8 @@ bool rank_grid_has_lateness(const struct rank_grid *g)
 	return late && late >= thresholds.part.half * self;
 }
 
-struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
+/* The median over the columns that are flagged, or not, of one rank's self time, excess or lateness. */
+static struct rank_grid_cell median_cell(const struct rank_grid *g, uint32_t rank, bool flagged)
 {
 	double self[RANK_GRID_COLUMNS_MAX] = {0}, excess[RANK_GRID_COLUMNS_MAX] = {0},
 	       late[RANK_GRID_COLUMNS_MAX] = {0};
@@ -245,4 +246,20 @@ struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank
 	return (struct rank_grid_cell){
 	    median_known(self, n, self), median_known(excess, n, excess),
 	    has_late >= thresholds.part.half * has_self ? median_known(late, n, late) : NAN};
+}
+
+struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
+{
+	struct rank_grid_cell cell = median_cell(g, rank, flagged);
+	double peers[RANK_GRID_RANKS_MAX];
+	uint32_t n = 0;
+
+	/* The excess is that of the self times beside it: the median of each column's excess may be of
+	 * another column than the median self time. */
+	for (uint32_t r = 0; g->by_peers && r < g->rank_count; r++)
+		if (!strcmp(g->rank[r]->who.role, g->rank[rank]->who.role))
+			peers[n++] = median_cell(g, r, flagged).self_ns;
+	if (g->by_peers)
+		cell.excess = cell.self_ns / median_known(peers, n, peers) - 1;
+	return cell;
 }

@@ -105,6 +105,35 @@ static void says_nothing_of_lateness_that_one_step_shows(void **state)
 	rank_grid_free(&g);
 }
 
+static void gives_the_excess_of_the_self_times_beside_it(void **state)
+{
+	struct rank_grid_cell own, peer;
+	struct rank_grid g;
+
+	(void)state;
+	load(false);
+	assert_int_equal(trace_align_apply(&model), 0);
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	assert_true(g.by_peers && g.columns >= 9);
+	for (uint32_t c = 0; c < g.columns; c++) {
+		g.flagged[c] = c < 9;
+		for (uint32_t r = 0; r < g.rank_count; r++) {
+			/* slow in four columns; four more have little work, and the last one has much */
+			double self = c < 4 ? 100e6 : c < 8 ? 30e6 : 110e6;
+
+			g.cell[r * g.columns + c].self_ns =
+			    c < 4 && r == g.culprit ? 2 * self : self;
+			g.cell[r * g.columns + c].excess = c < 4 && r == g.culprit ? 1 : 0;
+		}
+	}
+	own = rank_grid_typical(&g, g.culprit, true);
+	peer = rank_grid_typical(&g, !g.culprit, true);
+	assert_true(own.self_ns == 110e6 && peer.self_ns == 100e6);
+	assert_true(fabs(own.excess - 0.1) < 1e-9);
+	assert_true(fabs(peer.excess) < 1e-9);
+	rank_grid_free(&g);
+}
+
 static void puts_many_steps_into_the_columns_it_has(void **state)
 {
 	struct trace_rank *r;
@@ -137,6 +166,7 @@ int main(void)
 	    cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_that_one_step_shows, unload),
+	    cmocka_unit_test_teardown(gives_the_excess_of_the_self_times_beside_it, unload),
 	    cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
 	};
 
