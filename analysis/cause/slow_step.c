@@ -123,26 +123,32 @@ static uint32_t spanned_thread(const struct window *w, struct interval at)
 
 struct span {
 	double slow_ns, usual_ns; /* in the slow step; in all healthy ones */
+	uint64_t until_ns;	  /* counted until here */
 	uint32_t depth;
 };
 
+/* A span inside another one of the same name adds nothing. Spans come in order of their begin. */
 static void add_span(const struct finder *f, const struct record *r, struct span *s)
 {
 	const struct window *w = f->w;
+	uint64_t begin = r->begin_ns > s->until_ns ? r->begin_ns : s->until_ns;
 
-	s->slow_ns += (double)overlap(f->at, r->begin_ns, r->end_ns);
 	if (r->seq > s->depth)
 		s->depth = r->seq;
+	if (r->end_ns <= begin)
+		return;
+	s->until_ns = r->end_ns;
+	s->slow_ns += (double)overlap(f->at, begin, r->end_ns);
 	if (!f->step)
 		return;
-	for (size_t i = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, r->begin_ns);
+	for (size_t i = SORTED_ABOVE(w->steps, w->step_count, step.end_ns, begin);
 	     i < w->step_count; i++) {
 		struct interval at = interval_of(&w->steps[i].step);
 
 		if (at.begin_ns >= r->end_ns)
 			break;
 		if (f->healthy[i])
-			s->usual_ns += (double)overlap(at, r->begin_ns, r->end_ns);
+			s->usual_ns += (double)overlap(at, begin, r->end_ns);
 	}
 }
 

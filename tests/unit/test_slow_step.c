@@ -171,6 +171,22 @@ static void names_the_innermost_span_that_took_the_time(void **unused)
 	unmake();
 }
 
+/* vLLM: ModelRunner::Sample is _sample, and Sampler.forward in it. */
+static void counts_a_span_within_one_of_its_name_once(void **unused)
+{
+	struct slow_step s;
+
+	(void)unused;
+	make();
+	for (uint32_t i = 0; i < m.w.host_count; i++)
+		if (m.host[i].kind == RECORD_SPAN && m.host[i].name == 4)
+			m.host[i].name = 2;
+	s = find();
+	assert_string_equal(s.span, "Preprocess");
+	assert_true(s.span_ns == 164e6 && s.span_usual_ns == 4e6);
+	unmake();
+}
+
 /* pad calls a helper now and then; line 41 is where it is longest. */
 static void names_the_function_with_its_line(void **unused)
 {
@@ -317,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(names_the_innermost_span_that_took_the_time),
+	    cmocka_unit_test(counts_a_span_within_one_of_its_name_once),
 	    cmocka_unit_test(names_the_function_with_its_line),
 	    cmocka_unit_test(counts_what_it_waited_in),
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
