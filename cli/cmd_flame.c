@@ -32,8 +32,8 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	int err;
 
 	profile_out_count(&r->stacks, &n);
-	snprintf(title, sizeof(title), "rank %d of %s: %s", r->who.rank, term_safe(r->who.job, 60),
-		 incident_text_title(in));
+	snprintf(title, sizeof(title), "%s of %s: %s", term_rank(r->who.rank),
+		 term_safe(r->who.job, 60), incident_text_title(in));
 	snprintf(note, sizeof(note),
 		 "Incident %s; %s samples on the CPU, %s blocking events, %s truncated.",
 		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
@@ -58,8 +58,8 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		commands_print_new(j);
 	} else {
 		fprintf(strcmp(path, "-") ? stdout : stderr,
-			"%s: rank %d, %s samples on the CPU, %s blocking events\n",
-			strcmp(path, "-") ? path : "standard output", r->who.rank,
+			"%s: %s, %s samples on the CPU, %s blocking events\n",
+			strcmp(path, "-") ? path : "standard output", term_rank(r->who.rank),
 			term_count((double)n.on_count), term_count((double)n.off_count));
 	}
 	return 0;

@@ -77,11 +77,7 @@ const char *commands_word(const json_t *o, const char *key)
 
 const char *commands_rank(const json_t *r)
 {
-	static char text[24];
-	long long rank = jsonget_integer(r, "rank");
-
-	snprintf(text, sizeof(text), "%lld", rank);
-	return rank < 0 ? "-" : text;
+	return term_rank_cell(jsonget_integer(r, "rank"));
 }
 
 const char *commands_ms(double ms)

@@ -337,19 +337,17 @@ static void print_signals(FILE *to, const json_t *in)
 	size_t i;
 
 	json_array_foreach ((json_t *)signals, i, s) {
-		char text[400], rank[24] = "", weight[40] = "";
+		char text[400], weight[40] = "";
 
 		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
 			continue;
 		if (!shown++)
 			fprintf(to, "\n  OS signals:\n");
-		if (many)
-			snprintf(rank, sizeof(rank),
-				 "rank %lld: ", (long long)jsonget_integer(s, "rank"));
 		if (jsonget_number(s, "weight_ms") >= 0.01)
 			snprintf(weight, sizeof(weight), ", %s per step",
 				 term_ms(jsonget_number(s, "weight_ms")));
-		snprintf(text, sizeof(text), "%s%s%s", rank,
+		snprintf(text, sizeof(text), "%s%s%s%s",
+			 many ? term_rank(jsonget_integer(s, "rank")) : "", many ? ": " : "",
 			 term_safe(jsonget_text(s, "text"), 160), weight);
 		term_wrap(to, 12, "", text, incident_text_columns());
 	}

@@ -191,7 +191,7 @@ static void put_signal(FILE *to, const json_t *in, const json_t *s)
 	bool raised = jsonget_true(s, "raised");
 	double weight_ms = jsonget_number(s, "weight_ms");
 
-	fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
+	fprintf(to, "<tr><td>%s</td><td class=\"t%s\">", term_rank_cell(jsonget_integer(s, "rank")),
 		raised ? " bad" : "");
 	escape_html(to, jsonget_text(s, raised ? "text" : "name"));
 	if (raised)
@@ -258,8 +258,8 @@ void report_page_windows(FILE *to, const json_t *in)
 				json_array_size(windows) - i);
 			break;
 		}
-		fprintf(to, "<tr><td>%lld</td><td class=\"t\">",
-			(long long)jsonget_integer(w, "rank"));
+		fprintf(to, "<tr><td>%s</td><td class=\"t\">",
+			term_rank_cell(jsonget_integer(w, "rank")));
 		escape_html(to, jsonget_text(w, "node"));
 		fputs("</td><td class=\"t\">", to);
 		escape_html(to, jsonget_text(w, "reason"));

@@ -239,6 +239,24 @@ const char *term_excess(double excess)
 	return out;
 }
 
+const char *term_rank(long long rank)
+{
+	char *out = next_text();
+
+	if (rank < 0)
+		return "a process without a rank";
+	snprintf(out, TERM_TEXT_BYTES, "rank %lld", rank);
+	return out;
+}
+
+const char *term_rank_cell(long long rank)
+{
+	char *out = next_text();
+
+	snprintf(out, TERM_TEXT_BYTES, "%lld", rank);
+	return rank < 0 ? "-" : out;
+}
+
 const char *term_count(double n)
 {
 	char plain[64], *out = next_text(), *p = out;

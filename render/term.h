@@ -29,14 +29,16 @@ const char *term_style(enum term_style s);
 const char *term_safe(const char *text, unsigned max_columns);
 /* Bytes of the next character, at least 1; *ok: valid and harmless. text must not be empty. */
 unsigned term_next_char(const char *text, bool *ok);
-const char *term_ms(double ms);		 /* "27.5 ms", "1.24 s", "830 us" */
-const char *term_ms_cell(double ms);	 /* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
-const char *term_bytes(double bytes);	 /* "1.2 MB" */
-const char *term_percent(double share);	 /* 0.123 -> "12.3%" */
-const char *term_excess(double excess);	 /* 0.5 -> "+50%", 48 -> "x49" */
-const char *term_count(double n);	 /* "12,345" */
-const char *term_span(double seconds);	 /* "46.0 ms", "12.4 s", "3 min 5 s" */
-const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
+const char *term_ms(double ms);		    /* "27.5 ms", "1.24 s", "830 us" */
+const char *term_ms_cell(double ms);	    /* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
+const char *term_bytes(double bytes);	    /* "1.2 MB" */
+const char *term_percent(double share);	    /* 0.123 -> "12.3%" */
+const char *term_excess(double excess);	    /* 0.5 -> "+50%", 48 -> "x49" */
+const char *term_count(double n);	    /* "12,345" */
+const char *term_rank(long long rank);	    /* "rank 3", "a process without a rank" */
+const char *term_rank_cell(long long rank); /* "3", "-" */
+const char *term_span(double seconds);	    /* "46.0 ms", "12.4 s", "3 min 5 s" */
+const char *term_time(uint64_t unix_ns);    /* "2026-11-21 02:50:12 UTC" */
 /* A bar of fraction (0 to 1) of width cells, padded; in eighths of a cell if the locale is UTF-8. */
 const char *term_bar(double fraction, unsigned width);
 /* Untrusted text, wrapped between words at `columns` and indented by `indent`; the label is in the

@@ -185,6 +185,14 @@ static void say(json_t *list, const char *fmt, ...)
 	json_array_append_new(list, json_text(line));
 }
 
+static void say_of(json_t *list, int rank, const char *what)
+{
+	if (rank < 0)
+		say(list, "a process without a rank: %s", what);
+	else
+		say(list, "rank %d: %s", rank, what);
+}
+
 /* INV-9: lists the evidence that is missing. */
 static json_t *missing_json(const struct incident *i, const struct incident_judgement *j,
 			    const struct named *who)
@@ -200,14 +208,17 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
+		char what[160];
 
 		if (is_named(i, j, who, m) && m->sent.windows &&
 		    m->sent.summaries == m->sent.windows)
-			say(out, "rank %d: summaries only, no events", m->rank);
-		if (m->sent.lost)
-			say(out, "rank %d: %llu event%s lost (%s%s)", m->rank,
-			    (unsigned long long)m->sent.lost, m->sent.lost == 1 ? "" : "s",
-			    m->sent.lost == 1 ? "" : "mostly ", m->sent.lost_cause);
+			say_of(out, m->rank, "summaries only, no events");
+		if (m->sent.lost) {
+			snprintf(what, sizeof(what), "%llu event%s lost (%s%s)",
+				 (unsigned long long)m->sent.lost, m->sent.lost == 1 ? "" : "s",
+				 m->sent.lost == 1 ? "" : "mostly ", m->sent.lost_cause);
+			say_of(out, m->rank, what);
+		}
 	}
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are left out");

@@ -73,8 +73,8 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 	if (n > 0 && !s->rank && s->model.rank_count)
 		s->rank = &s->model.ranks[0];
 	if (s->rank)
-		snprintf(s->label, sizeof(s->label), "rank %d of %s, incident %s",
-			 s->rank->who.rank, term_safe(s->rank->who.job, 60),
+		snprintf(s->label, sizeof(s->label), "%s of %s, incident %s",
+			 term_rank(s->rank->who.rank), term_safe(s->rank->who.job, 60),
 			 term_safe(jsonget_text(in, "id"), 32));
 	else
 		fprintf(stderr, "sysom diff: %s: %s%s\n", term_safe(arg, 80),
@@ -114,8 +114,9 @@ static int open_window(struct diff_source *s, const char *path)
 	}
 	if (!err && s->model.rank_count) {
 		s->rank = &s->model.ranks[0];
-		snprintf(s->label, sizeof(s->label), "rank %d of %s, window %s", s->rank->who.rank,
-			 term_safe(s->rank->who.job, 60), term_safe(path, 80));
+		snprintf(s->label, sizeof(s->label), "%s of %s, window %s",
+			 term_rank(s->rank->who.rank), term_safe(s->rank->who.job, 60),
+			 term_safe(path, 80));
 		err = add_functions(s);
 	}
 	if (err)

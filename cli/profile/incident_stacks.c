@@ -6,6 +6,7 @@
 #include "analysis/cause/profile.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
+#include "cli/profile/profile_out.h"
 #include "cli/text/naming.h"
 #include "render/term.h"
 
@@ -14,13 +15,17 @@
 #define ROWS_SHOWN    5u
 #define SHARE_MIN     0.01
 
-static uint64_t samples_of(const struct trace_rank *r)
+/* Whether r's stacks show more than those of b, if any. Samples on the CPU show what a process did;
+ * idle threads have blocking events, too. */
+static bool shows_more(const struct trace_rank *r, const struct trace_rank *b)
 {
-	uint64_t n = 0;
+	struct profile_counts a, best = {.on_count = 0};
 
-	for (uint32_t i = 0; i < r->stacks.sample_count; i++)
-		n += r->stacks.samples[i].count;
-	return n;
+	profile_out_count(&r->stacks, &a);
+	if (b)
+		profile_out_count(&b->stacks, &best);
+	return a.on_count > best.on_count ||
+	       (a.on_count == best.on_count && a.off_count > best.off_count);
 }
 
 static const struct trace_rank *most(const json_t *ranks, const struct trace_model *m, int rank)
@@ -33,7 +38,7 @@ static const struct trace_rank *most(const json_t *ranks, const struct trace_mod
 		if ((rank >= 0 && r->who.rank != rank) ||
 		    (ranks && !jsonget_has(ranks, r->who.rank)))
 			continue;
-		if (samples_of(r) > (best ? samples_of(best) : 0))
+		if (shows_more(r, best))
 			best = r;
 	}
 	return best;
@@ -168,7 +173,7 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 	uint64_t ready = ready_ns(r, s), whole = s->main_on_ns + s->main_off_ns + ready;
 	char gil[400];
 
-	fprintf(to, "\n  stacks    rank %d: %s sample%s on the CPU, ", r->who.rank,
+	fprintf(to, "\n  stacks    %s: %s sample%s on the CPU, ", term_rank(r->who.rank),
 		term_count((double)s->on_count), s->on_count == 1 ? "" : "s");
 	/* some thread always waits; if none does, blocked time was not sampled (copy mode) */
 	if (s->off_count)

@@ -43,7 +43,7 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 }
 /* Whether lateness is known in half of the cells with a self time: most windows may have no collectives. */
 bool rank_grid_has_lateness(const struct rank_grid *g);
-/* Medians over the columns that are flagged (or not); NAN if none is known. With by_peers, the excess is that
- * of the median self time above the median of those of the rank's role. Lateness must be known in half of
- * the columns with a self time: one collective says nothing about the others. */
+/* Medians over the columns that are flagged (or not); NAN if none is known. With by_peers, the excess is
+ * that of the median self time above the median of those of the rank's role. Lateness must be known in
+ * half of the columns with a self time: one collective says nothing about the others. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);

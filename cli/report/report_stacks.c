@@ -30,7 +30,7 @@ static int flame_page(const struct trace_rank *r, struct profile_names *names, c
 	err = profile_tree_add(&t, &r->stacks, names, PROFILE_BY_THREAD_NAME);
 	f = err ? NULL : open_memstream(page, &bytes);
 	if (f) {
-		snprintf(title, sizeof(title), "rank %d", r->who.rank);
+		snprintf(title, sizeof(title), "%s", term_rank(r->who.rank));
 		err = profile_flame_page(
 		    f, &t,
 		    &(struct profile_flame){
@@ -49,10 +49,11 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 	char gil[400];
 
 	fprintf(to,
-		"<h2>CPU stacks of rank %d</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
+		"<h2>CPU stacks of %s</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
 		"blocking events (%s), of its process, its threads and children.%s</p>\n",
-		r->who.rank, term_count((double)s->on_count), term_span((double)s->on_ns * 1e-9),
-		term_count((double)s->off_count), term_span((double)s->off_ns * 1e-9),
+		term_rank(r->who.rank), term_count((double)s->on_count),
+		term_span((double)s->on_ns * 1e-9), term_count((double)s->off_count),
+		term_span((double)s->off_ns * 1e-9),
 		s->on_count && s->on_count < PROFILE_SAMPLES_MIN
 		    ? " Too few samples to show which functions take the time."
 		    : "");

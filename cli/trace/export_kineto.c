@@ -8,6 +8,7 @@
 #include "base/text/json_text.h"
 #include "cli/text/outfile.h"
 #include "cli/trace/trace_label.h"
+#include "render/term.h"
 
 /* The base of times is a multiple of it. So files of several ranks, written separately, have the same base,
  * and a double still resolves nanoseconds. */
@@ -140,8 +141,9 @@ static void put_processes(struct writer *w)
 		uint64_t seen[4] = {0}; /* devices 0..255 */
 		char text[4 * WIRE_TEXT_BYTES];
 
-		snprintf(text, sizeof(text), "rank %d %s on %s", r->who.rank, r->who.program,
-			 r->who.node);
+		snprintf(text, sizeof(text), "%s%s%s on %s",
+			 r->who.rank < 0 ? "" : term_rank(r->who.rank), r->who.rank < 0 ? "" : " ",
+			 r->who.program, r->who.node);
 		put_name(w, "process_name", host_pid(w, i), "0", text, first);
 		first = false;
 		for (size_t k = 0; k < r->device_count; k++) {
@@ -150,7 +152,7 @@ static void put_processes(struct writer *w)
 			if (d > 255 || seen[d / 64] & 1ull << d % 64)
 				continue;
 			seen[d / 64] |= 1ull << d % 64;
-			snprintf(text, sizeof(text), "GPU %u of rank %d", d, r->who.rank);
+			snprintf(text, sizeof(text), "GPU %u of %s", d, term_rank(r->who.rank));
 			put_name(w, "process_name", device_pid(w, i, d), "0", text, false);
 		}
 	}

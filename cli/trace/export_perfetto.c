@@ -17,6 +17,7 @@
 #include "cli/trace/export_stacks.h"
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_lanes.h"
+#include "render/term.h"
 
 #define SEQUENCE 1
 
@@ -425,8 +426,9 @@ static void put_process(struct writer *w)
 	track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
 	char name[4 * WIRE_TEXT_BYTES], label[64], *labels[1] = {label};
 
-	snprintf(name, sizeof(name), "rank %d %s on %s%s%s%s", who->rank, who->program, who->node,
-		 part ? " (" : "", part ? part : "", part ? ")" : "");
+	snprintf(name, sizeof(name), "%s%s%s on %s%s%s%s",
+		 who->rank < 0 ? "" : term_rank(who->rank), who->rank < 0 ? "" : " ", who->program,
+		 who->node, part ? " (" : "", part ? part : "", part ? ")" : "");
 	snprintf(label, sizeof(label), "pid %u", who->pid);
 	d.has_pid = 1;
 	d.pid = pid_of(w);

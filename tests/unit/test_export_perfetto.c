@@ -430,7 +430,11 @@ static void add_process(struct trace_model *m, uint32_t pid, int32_t rank, struc
 				(char *)"EngineCore::Schedule", (char *)"ModelRunner::Step"};
 	struct window w = {.begin_ns = 1000,
 			   .end_ns = 9000,
-			   .rank = {.job = "serve@0", .node = "n", .rank = rank, .pid = pid},
+			   .rank = {.job = "serve@0",
+				    .node = "n",
+				    .program = "serve.py",
+				    .rank = rank,
+				    .pid = pid},
 			   .host = host,
 			   .host_count = count,
 			   .names = names,
@@ -458,7 +462,7 @@ static void a_request_is_one_track_over_all_processes(void **state)
 	struct record worker[] = {SPAN(3, 3600, 4600, 0, 3), PART(3, 3600, 0xabc, 512)};
 	uint64_t track = 0, parent = 0, slices, left_out;
 	Perfetto__Protos__Trace *t;
-	unsigned tracks = 0, begins = 0;
+	unsigned tracks = 0, begins = 0, processes = 0;
 	struct trace_model m;
 	char *text;
 	size_t bytes;
@@ -478,6 +482,13 @@ static void a_request_is_one_track_over_all_processes(void **state)
 		const Perfetto__Protos__TrackDescriptor *d = t->packet[i]->track_descriptor;
 		const event_t *e = t->packet[i]->track_event;
 
+		if (d && d->process) { /* the API and the engine have no rank */
+			assert_string_equal(d->process->process_name,
+					    d->process->pid < 12    ? "serve.py on n"
+					    : d->process->pid == 12 ? "rank 0 serve.py on n"
+								    : "rank 1 serve.py on n");
+			processes++;
+		}
 		if (d && d->name && !strcmp(d->name, "requests"))
 			parent = d->uuid;
 		if (d && d->name && !strncmp(d->name, "request ", 8)) {
@@ -489,6 +500,7 @@ static void a_request_is_one_track_over_all_processes(void **state)
 		begins += e && track && e->track_uuid == track &&
 			  e->type == PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN;
 	}
+	assert_int_equal(processes, 4);
 	assert_int_equal(tracks, 2);
 	/* the part of 4000 has no span; the worker of rank 1 is left out */
 	assert_int_equal(begins, 3);

@@ -135,6 +135,37 @@ static void few_samples_are_too_few_to_tell(void **state)
 	}
 }
 
+/* Of an incident that accuses nobody: the process with most samples on the CPU, not the idle one with
+ * most blocking events. It may be an engine, which has no rank. */
+static void shows_the_stacks_of_the_process_that_ran(void **state)
+{
+	struct stack_batch *ran = &model.ranks[1].stacks, *idle = &model.ranks[3].stacks;
+	json_t *of_nobody = json_pack("{s:[]}", "ranks");
+	struct profile_summary s = {.on_count = 1, .off_count = 1};
+	size_t bytes;
+	char *text;
+	FILE *f;
+
+	(void)state;
+	for (size_t i = 0; i < model.rank_count; i++)
+		for (uint32_t k = 0; k < model.ranks[i].stacks.sample_count; k++)
+			model.ranks[i].stacks.samples[k].kind = STACK_OFF_CPU;
+	assert_true(ran->sample_count && idle->sample_count);
+	assert_ptr_not_equal(ran, idle);
+	ran->samples[0].kind = STACK_ON_CPU;
+	idle->samples[0].count += 100000;
+	assert_ptr_equal(&incident_stacks_rank(of_nobody, &model, -1)->stacks, ran);
+	ran->samples[0].kind = STACK_OFF_CPU;
+	assert_ptr_equal(&incident_stacks_rank(of_nobody, &model, -1)->stacks, idle);
+	model.ranks[3].who.rank = -1;
+	f = open_memstream(&text, &bytes);
+	incident_stacks_print(f, &model.ranks[3], &s);
+	fclose(f);
+	assert_non_null(strstr(text, "stacks    a process without a rank: 1 sample on the CPU"));
+	free(text);
+	json_decref(of_nobody);
+}
+
 static int write_windows(const char *dir)
 {
 	struct cli_incident *c = cli_incident_make();
@@ -164,6 +195,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup_teardown(puts_the_culprit_beside_a_healthy_rank, load, unload),
 	    cmocka_unit_test_setup_teardown(without_stacks_the_kernels_are_there, load, unload),
 	    cmocka_unit_test(few_samples_are_too_few_to_tell),
+	    cmocka_unit_test_setup_teardown(shows_the_stacks_of_the_process_that_ran, load, unload),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--write-windows") == 0)
