@@ -245,7 +245,9 @@ static void top_title(char *out, size_t room, const struct top *t)
 	else if (*t->seen)
 		snprintf(out, room, "no ranks%s", t->seen);
 	else
-		snprintf(out, room, "no ranks: this aggregator has no data of any job");
+		snprintf(out, room,
+			 "no ranks: none has reported since this aggregator started; sysom "
+			 "incidents lists earlier jobs");
 }
 
 static const char *seen_of(const struct client *c, const json_t *answer)

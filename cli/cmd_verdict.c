@@ -164,6 +164,23 @@ static int wait_for_end(const struct options *o, const struct client *c, const c
 	}
 }
 
+static bool is_of_requests(const json_t *in)
+{
+	return !strcmp(jsonget_text(in, "kind"), "requests");
+}
+
+static void print_cost(const json_t *in)
+{
+	printf("sysom:   ");
+	if (jsonget_number(in, "latency_ms") > 0) /* not of a hang */
+		printf("steps %s to %s: %s instead of %s, ",
+		       term_count(jsonget_number(in, "first_step")),
+		       term_count(jsonget_number(in, "last_step")),
+		       term_ms(jsonget_number(in, "latency_ms")),
+		       term_ms(jsonget_number(in, "expected_ms")));
+	printf("%s GPU-hours lost\n", incident_verdict_hours(jsonget_number(in, "gpu_hours_lost")));
+}
+
 static void print_incident(const json_t *in)
 {
 	const json_t *d = json_object_get(in, "diagnosis"), *nodes = json_object_get(in, "nodes"),
@@ -179,17 +196,12 @@ static void print_incident(const json_t *in)
 	}
 	printf("sysom:   layer %s, ", term_safe(jsonget_text(d, "layer"), 20));
 	printf("cause %s, ", term_safe(jsonget_text(d, "cause"), 40));
-	printf("confidence %.0f%%, node", 100 * jsonget_number(d, "confidence"));
+	printf("confidence %.0f%%", 100 * jsonget_number(d, "confidence"));
 	json_array_foreach ((json_t *)nodes, i, v)
-		printf(" %s", term_safe(json_string_value(v), 64));
-	printf("\nsysom:   ");
-	if (jsonget_number(in, "latency_ms") > 0) /* not of requests, nor of a hang */
-		printf("steps %s to %s: %s instead of %s, ",
-		       term_count(jsonget_number(in, "first_step")),
-		       term_count(jsonget_number(in, "last_step")),
-		       term_ms(jsonget_number(in, "latency_ms")),
-		       term_ms(jsonget_number(in, "expected_ms")));
-	printf("%s GPU-hours lost\n", incident_verdict_hours(jsonget_number(in, "gpu_hours_lost")));
+		printf("%s%s", i ? " " : ", node ", term_safe(json_string_value(v), 64));
+	putchar('\n');
+	if (!is_of_requests(in)) /* they lost no time of the GPUs */
+		print_cost(in);
 	if (*jsonget_text(d, "remedy"))
 		printf("sysom:   to do: %s\n", term_safe(jsonget_text(d, "remedy"), 400));
 	printf("sysom:   more: sysom show %s\n", term_safe(jsonget_text(in, "id"), 32));
@@ -261,9 +273,11 @@ static void print_verdict(const char *job, const struct look *l)
 	else
 		puts("nothing was slow");
 	print_unseen(nodes);
-	json_array_foreach ((json_t *)incidents, i, one)
-		if (!incident_text_is_transient(one))
-			print_incident(one);
+	/* late requests are mostly the effect of the others */
+	for (int late = 0; late < 2; late++)
+		json_array_foreach ((json_t *)incidents, i, one)
+			if (!incident_text_is_transient(one) && is_of_requests(one) == late)
+				print_incident(one);
 	print_earlier(l->earlier);
 	if (l->running)
 		printf("sysom: %zu ranks still run; this is the verdict so far\n", l->running);
@@ -295,8 +309,9 @@ int cmd_verdict_main(const struct options *o)
 	else
 		name_of_environment(key, sizeof(key));
 	if (!*key) {
-		fputs("sysom verdict: which job? Give its name: neither SYSOM_JOB nor a scheduler "
-		      "names one\n",
+		fputs("sysom verdict: which job? Neither SYSOM_JOB nor a scheduler names one. Give "
+		      "its "
+		      "name; sysom top and sysom incidents list jobs\n",
 		      stderr);
 		return EXIT_USAGE;
 	}

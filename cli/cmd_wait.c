@@ -69,7 +69,7 @@ static void show_progress(struct progress *p, const struct client *c, const char
 {
 	double steps = 0, flagged = 0, alive = 0;
 	uint64_t now = clock_monotonic_ns();
-	char line[512], rate[64] = "";
+	char line[512], rate[64] = "", processes[64] = "the job has ended";
 	struct client_error e;
 	json_t *j, *r;
 	size_t i;
@@ -80,18 +80,21 @@ static void show_progress(struct progress *p, const struct client *c, const char
 		flagged += jsonget_number(r, "flagged");
 		alive += !json_is_false(json_object_get(r, "alive"));
 	}
+	/* a serving engine and its API process have no rank */
+	if (alive)
+		snprintf(processes, sizeof(processes), "%.0f process%s", alive,
+			 alive == 1 ? "" : "es");
 	count_rate(p, steps, now);
-	if (p->rate >= 0)
+	if (p->rate >= 0 && alive)
 		snprintf(rate, sizeof(rate), "  %.0f steps/s", p->rate);
 	if (!j)
 		snprintf(line, sizeof(line), "no aggregator yet: %s", term_safe(e.why, 60));
 	else if (!steps)
 		snprintf(line, sizeof(line), "waiting for the first steps  %.0f s left", left_s);
 	else
-		snprintf(line, sizeof(line), "%.0f %s %s steps%s  %s flagged  %s%s  %.0f s left",
-			 alive, alive == 1 ? "rank " : "ranks  in all", term_count(steps), rate,
-			 term_count(flagged), *open_id ? "incident " : "no incident",
-			 term_safe(open_id, 16), left_s);
+		snprintf(line, sizeof(line), "%s  %s steps in all%s  %s flagged  %s%s  %.0f s left",
+			 processes, term_count(steps), rate, term_count(flagged),
+			 *open_id ? "incident " : "no incident", term_safe(open_id, 16), left_s);
 	json_decref(j);
 	print_line(p, line, steps, now);
 }

@@ -376,8 +376,9 @@ static void print_requests(FILE *to, const json_t *in)
 
 	json_array_foreach ((json_t *)requests, i, v) {
 		if (i == REQUESTS_SHOWN) {
-			fprintf(to, "            and %s more (sysom requests JOB)\n",
-				term_count((double)(json_array_size(requests) - i)));
+			fprintf(to, "            and %s more (sysom requests %s)\n",
+				term_count((double)(json_array_size(requests) - i)),
+				term_safe(jsonget_text(in, "job"), 127));
 			return;
 		}
 		fprintf(to, "  %-9s %s missed %s:", i ? "" : "requests",

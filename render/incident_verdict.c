@@ -115,7 +115,7 @@ static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
 		fprintf(to, "%s GPU-hours lost%s", incident_verdict_hours(lost),
 			open ? " so far" : "");
 	if (per_day > 0)
-		fprintf(to, "; a day of it costs %s", incident_verdict_hours(per_day));
+		fprintf(to, "; a day of it costs %s GPU-hours", incident_verdict_hours(per_day));
 	fputc('\n', to);
 }
 

@@ -42,7 +42,7 @@ sleep 3
 curl -sf "$SYSOM_URL/api/v1/incidents?job=serve" >"$out/incidents.json" || fail "no answer from the aggregator"
 id=$(jq -r --argjson rank "$rank" '[.incidents[] | select(.symptom != "transient" and .diagnoses[0].ranks == [$rank])] |
 	max_by(.flagged_steps) | .id // ""' "$out/incidents.json")
-echo "demo: the engine had: $fault (not told to sysom)"
+echo "demo: the engine had: $fault (sysom did not know)"
 [ -n "$id" ] || fail "no incident blames rank $rank first (seed $seed)"
 "$BIN/sysom" trace "$id" -o "$out/incident.pftrace" >/dev/null || fail "no trace"
 "$BIN/sysom" report "$id" -o "$out/report.html" >/dev/null || fail "no report"
@@ -51,8 +51,8 @@ echo
 echo
 echo "demo: look at it  $out/report.html (in a browser)"
 echo "demo: timeline    $out/incident.pftrace (in ui.perfetto.dev)"
-echo "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
+echo "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & sleep 1; build/bin/sysom incidents"
 echo
-echo "demo: In short: the demo made worker $rank slow and did not tell sysom. sysom found it by itself."
+echo "demo: In short: the demo made worker $rank slow, and sysom did not know. It found it by itself."
 jq -r --arg id "$id" '.incidents[] | select(.id == $id) | "demo: Its reason: \(.diagnosis.summary // "not known")"' \
 	"$out/incidents.json"

@@ -83,7 +83,7 @@ sleep 1
 curl -sf "$SYSOM_URL/api/v1/incidents?job=demo" >"$out/all.json" || fail "no answer from the aggregator"
 # A small host now and then holds up a rank for one step: a transient is no incident.
 jq '{incidents: [.incidents[] | select(.symptom != "transient")]}' "$out/all.json" >"$out/incidents.json"
-say "demo: the job had: $kind${name:+ ${name#:kernel=}} on rank $rank, size $size, from second $begin for $steps steps (not told to sysom)"
+say "demo: the job had: $kind${name:+ ${name#:kernel=}} on rank $rank, size $size, from second $begin for $steps steps (sysom did not know)"
 found=$(jq '.incidents | length' "$out/incidents.json")
 [ "$found" -ge 1 ] || fail "the fault was not found"
 # Every incident must name the culprit and nobody else.
@@ -96,11 +96,11 @@ say
 say
 say "demo: look at it  $out/report.html (in a browser)"
 say "demo: timeline    $out/incident.pftrace (in ui.perfetto.dev)"
-[ -n "${UNITS:-}" ] || say "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
+[ -n "${UNITS:-}" ] || say "demo: ask more    build/bin/sysom-aggregator --store-dir $out/store & sleep 1; build/bin/sysom incidents"
 [ "$blamed" = "[$rank]" ] || fail "rank $rank was slow, but the incidents blame $blamed (seed $seed)"
 say
-say "demo: In short: the demo made rank $rank slow and did not tell sysom. sysom found it by itself, and blames rank $rank alone."
+say "demo: In short: the demo made rank $rank slow, and sysom did not know. It found it by itself, and blames rank $rank alone."
 say "demo: Its reason: $(jq -r --arg id "$id" '.incidents[] | select(.id == $id) | .diagnosis.summary // "not known"' "$out/incidents.json")"
 jq -r --arg id "$id" --arg share "$share" '.incidents[] | select(.id == $id) |
-	"demo: rank \(.ranks[0]) flagged after \(.steps_to_flag) steps, uploaded \($share)% of the raw stream"' \
+	"demo: rank \(.ranks[0]) flagged after \(.steps_to_flag) step\(if .steps_to_flag == 1 then "" else "s" end), uploaded \($share)% of the raw stream"' \
 	"$out/incidents.json"

@@ -78,8 +78,8 @@ run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name 
 run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
 run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50%" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB of events in these windows: 0.085%"'
 is "show is free of control characters" plain
-run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost; a day of it costs 19.2" && ! has "so far"'
-run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far; a day of it costs 19.2" && has "for 12.4 s so far"'
+run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost; a day of it costs 19.2 GPU-hours" && ! has "so far"'
+run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far; a day of it costs 19.2 GPU-hours" && has "for 12.4 s so far"'
 python3 - "$SYSOM_URL/api/v1/incidents/d1a60002" "$T/answers.json" <<'PY'
 import json, sys, urllib.request
 incident = json.load(urllib.request.urlopen(sys.argv[1]))
@@ -87,7 +87,7 @@ incident["findings"] = [{"kind": "slow_rank", "ended": True}]
 incident["diagnoses"][0]["by_ledger"] = False
 json.dump({"/api/v1/incidents/d1a60002": incident}, open(sys.argv[2], "w"))
 PY
-run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost; a day of it costs 19.2" && ! has "so far"'
+run show d1a60002; is "an open one whose findings have ended is not slow any more" eval 'has "for 12.4 s; nothing slow since 02:50:24" && has "0.42 GPU-hours lost; a day of it costs 19.2 GPU-hours" && ! has "so far"'
 is "a verdict with another basis than the ledger says so" has "figure compares median steps of one window"
 run report d1a60002 -o "$T/quiet.html"; is "nor in the report" eval 'grep -q "for 12.4 s; nothing slow since 02:50:24<" "$T/quiet.html" && ! grep -q "so far" "$T/quiet.html"'
 is "and so does the report" eval 'grep -q "figure compares median steps" "$T/quiet.html" && ! grep -q "sum of the accounts" "$T/quiet.html"'
@@ -129,6 +129,7 @@ run show 0dd; is "an answer full of wrong types is survived" [ $status = 0 ]
 run show 0badc0de; is "broken JSON is exit status 3" eval '[ $status = 3 ] && grep -q "not a JSON object" "$T/err"'
 run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
 run verdict over --timeout 9; is "verdict of a job without incidents that was traced" eval '[ $status = 0 ] && has "sysom: job over, 3 ranks on 1 node" && has "nothing was slow"'
+run wait-incident --job over --timeout 1.5; is "wait-incident says that the job has ended" grep -q "^the job has ended  .* steps in all  " "$T/err"
 run verdict demo --timeout 0.5; is "verdict of one that runs says that it is not the last word" eval '[ $status = 0 ] && has "sysom: rank 5 is slow" && has "no cause yet; see sysom show 1234abcd" && has "8 ranks still run"'
 python3 - "$T/answers.json" <<'PY'
 import json, sys, time
@@ -141,6 +142,10 @@ def incident(id, job, ago_s, cause):
 json.dump({
     "/api/v1/ranks?job=runs": {"ranks": [rank("runs#1.0@5", 90000, 200), rank("runs#2.0@5", 3000, 60), rank("runs#2.1@5", 2000, 30)]},
     "/api/v1/incidents?limit=50&job=runs": {"incidents": [incident("00000002", "runs#2.0@5", 50, "new"), incident("00000001", "runs#1.0@5", 40, "old")]},
+    "/api/v1/ranks?job=late": {"ranks": [rank("late@5", 2000, 60)]},
+    "/api/v1/incidents?limit=50&job=late": {"incidents": [
+        {**incident("00000006", "late@5", 40, "late"), "kind": "requests", "symptom": "slow_requests", "ranks": [], "nodes": []},
+        incident("00000005", "late@5", 50, "new")]},
     "/api/v1/ranks?job=same": {"ranks": [rank("same@5", 2000, 60)]},
     "/api/v1/incidents?limit=50&job=same": {"incidents": [incident("00000004", "same@5", 50, "new"), incident("00000003", "same@5", 70, "old")]},
 }, open(sys.argv[1], "w"))
@@ -150,10 +155,13 @@ for job in runs same; do
 	is "verdict $job: the newest run counts" eval '[ $status = 0 ] && has ": 1 incident" && has "sysom: rank 0 is slow because of new" && ! has "sysom: rank 0 is slow because of old"'
 	is "verdict $job: earlier ones are listed" grep -q "^sysom: in an earlier run (.*@5): rank 0 is slow because of old; sysom show 0000000[13]" "$T/out"
 done
+run verdict late --timeout 0.1
+is "verdict: late requests come after what made them late, without a node and a cost that are not known" \
+	eval '[ "$(grep -c "GPU-hours" "$T/out")" = 1 ] && grep -q "cause late, confidence 90%$" "$T/out" && grep -n "because of" "$T/out" | tail -n 1 | grep -q "because of late"'
 run verdict runs --timeout 0.1; is "steps of one run are one run" has "sysom: job runs, 2 ranks"
 rm "$T/answers.json"
 run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'
-run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "neither SYSOM_JOB nor a scheduler" "$T/err"'
+run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "Neither SYSOM_JOB nor a scheduler" "$T/err"'
 SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
 is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
 run off; is "off says how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'

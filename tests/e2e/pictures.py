@@ -400,7 +400,7 @@ def show():
     ok(rc == 0 and "\x1b" not in out, "show has no colours where nobody sees them", err)
     flat = " ".join(out.split())
     ok(all(w in flat for w in ("verdict rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread",
-                               "(os-softirq)", "93%", "(5.0 ms more per step than when healthy)", "cost 0.42 GPU-hours lost; a day of it costs 19.2",
+                               "(os-softirq)", "93%", "(5.0 ms more per step than when healthy)", "cost 0.42 GPU-hours lost; a day of it costs 19.2 GPU-hours",
                                "do move the interrupt of eth0", "shown by os: NET_RX", "ruled out gpu: kernels are equal",
                                "not known no earlier run of the job", "verdict rank 2 runs gemm<64>",
                                "(gpu-variant)")), "show prints the verdict as a note", out)
