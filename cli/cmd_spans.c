@@ -52,8 +52,8 @@ int cmd_spans_main(const struct options *o)
 	for (int i = 1; i < o->argc; i++)
 		errors += read_one(&out, o->argv[i], &count);
 	if (!errors && check)
-		printf("%u spans, %u functions, %u NVTX patterns\n", count.spans, count.functions,
-		       count.nvtx);
+		printf("spans: %u, functions: %u, NVTX patterns: %u\n", count.spans,
+		       count.functions, count.nvtx);
 	if (!errors && !check) {
 		err = outfile_open(&to, o->out ? o->out : "-");
 		if (!err) {

@@ -122,9 +122,11 @@ static void print_help(const struct command *c)
 	puts("\nexamples:");
 	options_help(stdout, c, true);
 	if (c->status || c->args_max >= 0) /* else another command's status */
-		printf("\nexit status: %s\n", c->status ? c->status
-							: "0 done; 1 nothing was found, or a check "
-							  "failed; 2 bad arguments; 3 failed");
+		printf("\nexit status: %s\n", c->status
+						  ? c->status
+						  : "0 done; 1 nothing was found, or a check "
+						    "failed; 2 bad arguments or malformed input; "
+						    "3 failed");
 }
 
 bool options_number(const char *text, double least, double most, double *out)

@@ -21,6 +21,7 @@
 #define ROWS_MAX       (1u << 26) /* 16 bytes each */
 #define SIZE_MAX_BYTES 0x1p53	  /* larger ones are not exact in a CSV file */
 #define FOLDS	       5	  /* each row is predicted from the other four fifths */
+#define ALL_ROWS       "all rows" /* the group if no column divides them */
 #define KEY_WIDTH      72	  /* a longer key moves the figures of its row */
 #define GROWS	       0.01 /* part of the latency that the largest size must add, to show a rate */
 
@@ -57,7 +58,8 @@ struct result {
 #define AT(field) offsetof(struct links, field)
 
 static const struct option_row rows[] = {
-    {"key", 0, "COL[,COL]", "columns that all rows of a group share (op,dtype,num_gpus)",
+    {"key", 0, "COL[,COL]",
+     "columns that all rows of a group share (op,dtype,num_gpus); '': all rows are one group",
      OPTION_TEXT, .at = AT(key_names)},
     {"bytes", 0, "COL", "the size (message_bytes)", OPTION_TEXT, .at = AT(bytes_name)},
     {"latency", 0, "COL", "the time (latency_us)", OPTION_TEXT, .at = AT(time_name)},
@@ -74,8 +76,8 @@ static const struct option_row rows[] = {
 
 static int read_header(struct links *l, const struct trace_field *f)
 {
-	int n =
-	    replay_input_columns(&l->in, f, l->key_names, l->keys.column, REPLAY_INPUT_COLUMNS_MAX);
+	int n = replay_input_columns(&l->in, f, *l->key_names ? l->key_names : NULL, l->keys.column,
+				     REPLAY_INPUT_COLUMNS_MAX);
 
 	l->keys.count = n < 0 ? 0 : (uint32_t)n;
 	return n < 0 || replay_input_columns(&l->in, f, l->bytes_name, &l->bytes, 1) < 0 ||
@@ -230,7 +232,7 @@ static const char *share(double v)
 /* The longest key, up to the bound. */
 static int key_width(const struct links *l)
 {
-	size_t width = strlen(l->key_names), bytes;
+	size_t width = strlen(*l->key_names ? l->key_names : ALL_ROWS), bytes;
 
 	for (uint32_t i = 0; i < l->keys.texts.count; i++) {
 		bytes = strlen(l->keys.texts.text[i]);
@@ -242,7 +244,7 @@ static int key_width(const struct links *l)
 static void print_text(const struct links *l, uint32_t at, const struct result *r, int width)
 {
 	printf("%-*s %8s %8s %8s %8s %8.4f\n", width,
-	       term_safe(l->keys.texts.text[at], TERM_COLUMNS_MAX),
+	       *l->key_names ? term_safe(l->keys.texts.text[at], TERM_COLUMNS_MAX) : ALL_ROWS,
 	       term_count((double)l->group[at].rows), share(r->mape), share(r->held_out),
 	       share(r->plain), r->fit.r2);
 	for (uint32_t i = 0; i < r->fit.regimes; i++) {
@@ -273,11 +275,12 @@ static void print_summary(const struct links *l)
 		puts("}");
 		return;
 	}
-	printf("\n%" PRIu32 " groups, %" PRIu64 " rows: mape %s, held out %s, plain least squares "
+	printf("\n%" PRIu32 " group%s, %" PRIu64 " rows: mape %s, held out %s, plain least squares "
 	       "%s\nskipped: %" PRIu64 " blank lines, %" PRIu64 " without size or time, %" PRIu64
 	       " out of range\n",
-	       l->keys.texts.count, used, share(l->off / n), share(l->held_off / n),
-	       share(l->plain_off / n), l->in.blank, l->not_positive, l->out_of_range);
+	       l->keys.texts.count, l->keys.texts.count == 1 ? "" : "s", used, share(l->off / n),
+	       share(l->held_off / n), share(l->plain_off / n), l->in.blank, l->not_positive,
+	       l->out_of_range);
 }
 
 static int run(struct links *l)
