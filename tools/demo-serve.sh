@@ -37,6 +37,7 @@ sleep $((length / 2))
 "$BIN/sysom" status | grep -A 16 '^  job '
 "$BIN/sysom" requests serve 2>/dev/null
 "$BIN/sysom" wait-incident --job serve --timeout "$length" >"$out/wait.log"
+kill -0 $job 2>/dev/null && echo "demo: waiting for the job's end"
 wait $job || { tail -n 5 "$out/job.log"; fail "the job failed (its output: $out/job.log)"; }
 sleep 3
 curl -sf "$SYSOM_URL/api/v1/incidents?job=serve" >"$out/incidents.json" || fail "no answer from the aggregator"
