@@ -140,12 +140,12 @@ def rates_of(everything):
     text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
     text += f"Healthy jobs that stayed silent: {healthy.count(0)} of {len(healthy)}. Other incidents: {false}.**"
     strict = [r for r in rows if " or " not in (r.get("want") or " or ")]
-    text += f"\n\nOf the {len(strict)} faults for which one rank, layer and cause only count as right: {hits_of(strict)}."
+    text += f"\n\nOf the {len(strict)} faults with only one right rank, layer and cause: {hits_of(strict)}."
     loaded = [r for _, k in everything if k["got"] and 2 <= round(k["got"].get("load", 0)) <= 8 for r in k["got"]["rows"]
               if r in rows]
-    text += f" Of the {len(loaded)} that ended at a load of 2 to 8: {hits_of(loaded)}."
+    text += f" Of the {len(loaded)} whose run ended at a load of 2 to 8: {hits_of(loaded)}."
     trees = [k["tree"] for _, k in everything]
-    text += "\n\nRuns by tree: " + ", ".join(f"{t} {trees.count(t)}" for t in dict.fromkeys(sorted(trees, key=trees.count)[::-1])) + "."
+    text += "\n\nNumber of runs of each tree: " + ", ".join(f"{t} {trees.count(t)}" for t in dict.fromkeys(sorted(trees, key=trees.count)[::-1])) + "."
     return text + calibration_of([r for r in rows if r.get("confidence") is not None])
 
 
@@ -235,14 +235,14 @@ def write_table(table):
         "layer, the cause. *s* counts from the first slow step to the incident with the right verdict. *ledger* lists the accounts "
         "that grew most, in ms per step. How it works: [TESTING.md](TESTING.md).", "",
         "| fault | victim | the job | expected | verdict | s | ledger | |", "|---|---|---|---|---|---|---|---|", *rows, "",
-        "No other incident may open, neither beside the fault nor without it, except for what other programs and the hypervisor "
-        "under this machine do. An incident with the verdict `os-run-queue` is accepted where `/proc/PID/task/TID/schedstat` shows "
+        "No other incident may open, with or without a fault, except for what other programs and this machine's hypervisor "
+        "do. An incident with the verdict `os-run-queue` is accepted where `/proc/PID/task/TID/schedstat` shows "
         "that the threads of each accused rank (if none is, of the rank that waited most) waited longer for a CPU than before, by at "
         "least half of what the incident cost. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
         "seconds of it, at least 30 ms/s of each CPU above the usual, and twice the usual. `/proc/stat` does not show all "
-        "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which some "
-        "stops miss. An incident of the whole job that they explain by the same measure is accepted whatever its verdict, and "
-        "counted with these. *Whole*: with the fault on a second rank as well. *Tree*: the commit that ran; + means that files "
+        "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which misses "
+        "some stops. An incident of the whole job is accepted with any verdict if these threads explain it by the same measure. "
+        "It is counted with those of `os-steal`. *Whole*: with the fault on a second rank as well. *Tree*: the commit that ran; + means that files "
         "were changed.", "",
         "| scenario | s without a fault | s in all | other incidents | | load at its end | form | UTC | tree |",
         "|---|---|---|---|---|---|---|---|---|", *quiet, ""]

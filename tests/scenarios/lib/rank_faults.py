@@ -3038,7 +3038,7 @@ def empty_queue(rank, ms=30):
 
 
 def item_calls(rank, values=250):
-    """The metrics of a step are copied to the host one by one, and each copy is waited for (.item())."""
+    """The step copies its metrics to the host one by one and waits for each copy (.item())."""
     while True:
         yield
         for _ in range(values):
