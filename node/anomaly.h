@@ -2,11 +2,12 @@
  * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
  * some healthy steps, or at its length limit; then the next window continues the same anomaly.
- * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it. Two
- * token buckets bound a storm: one for full windows, one for summaries. Many small anomalies leave no
- * large one without its evidence: the fewer full windows are left, the more must a window have lost
- * for one. Windows with a spike have a bucket of full ones of their own first; a window that lost more
- * than all full ones of the storm has it last. Windows beyond all are only counted.
+ * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it.
+ * Token buckets bound a storm: one for full windows, one for full windows with a spike, and one for
+ * summaries. The fewer full windows are left, the more must a window have lost to be one. So many small
+ * anomalies do not use up the evidence of a large one. A window with a spike takes from the bucket of
+ * spikes first; one that lost more than each full window of the storm takes from it last. When all
+ * buckets are empty, windows are only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #pragma once
 

@@ -23,8 +23,8 @@ int canary_open(struct canary **out, bool realtime);
 void canary_close(struct canary *c); /* NULL is a no-op */
 /* Starts or stops measuring; stopped after open. NULL is a no-op. */
 void canary_run(struct canary *c, bool on);
-/* Whether it sees stalls of the machine; false for NULL, and once a thread ended because its sleep does
- * not last. */
+/* Whether it sees stalls of the machine; false for NULL, and after a thread ended because its sleeps
+ * ended early. */
 bool canary_is_on(const struct canary *c);
 /* Whether real-time threads measure stops of the machine. */
 bool canary_is_realtime(const struct canary *c);

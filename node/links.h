@@ -31,7 +31,7 @@ struct links_key {
 	uint16_t rank;
 	uint8_t func; /* 0: a link */
 };
-/* All ever. */
+/* Since the start. */
 struct links_sums {
 	uint64_t transfers, bytes;
 	uint64_t collectives; /* of a link: 0 */
@@ -68,7 +68,7 @@ struct links_coll {
 	struct links_sums sum;
 	struct links_pool *pool;
 };
-/* What one channel of a link sent, all ever. */
+/* What one channel of a link has sent since the start. */
 struct links_channel {
 	uint64_t inputs, transfers, bytes;
 	uint64_t time_ns, wait_ns; /* from first to last transfer of an input; of the transfers */

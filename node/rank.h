@@ -69,7 +69,7 @@ struct rank {
 	struct step_kernel kernels[STEP_KERNELS_MAX];
 	/* Called when a window has closed, or before the next one begins. */
 	void (*on_window)(void *arg, struct rank *r);
-	/* Called for a lasting change against the frozen baseline, or (more set) of the work. */
+	/* Called for a lasting change against the frozen baseline; if more is not NULL, of the work. */
 	void (*on_drift)(void *arg, struct rank *r, const struct growth_change *more);
 	/* Called for each step. used: valid for judging the rank. Its kernels are in r->kernels.
 	 * May be NULL. */

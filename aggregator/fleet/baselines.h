@@ -36,8 +36,8 @@ int baselines_get(struct baselines *b, const char *job, const char *role, uint64
 		  uint64_t *updated_unix_ns, struct sketch *out);
 /* Removes rows that were not updated since, and rows beyond the limit. */
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns);
-/* Finds the key of the job with that name. Number of matches: 0, 1, or 2 (several users have
- * one). */
+/* Finds the key of the job with that name. Returns the number of matches: 0, 1, or 2 (several users
+ * have one). */
 uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* [{"role","run","updated_unix_ns","steps","latency_ms","self_ms","spread_ms"}], newest first. */
 json_t *baselines_json(struct baselines *b, const char *job);

@@ -297,18 +297,19 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			 uint64_t now_unix_ns);
 struct finding_report *fleet_detect_pending(struct fleet *f);
 /* fleet_requests.c */
-/* A node's report. One that is not believed about the job counts for nothing, unless it has pieces of
- * requests that others have too. */
+/* A node's report. It counts only if the node is believed about the job, or has pieces of requests that
+ * others have too. */
 void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			 bool believed, const struct request_job *r, uint64_t now_ns);
 void fleet_requests_pieces(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			   bool believed, const struct request_pieces *p, uint64_t now_ns);
-/* What was judged here: counts and times; and a request that missed an objective, on the job's clock. */
+/* Counts and times of requests that were judged here. */
 void fleet_requests_counted(struct fleet_job *job, const struct request_job *r);
+/* One of them missed an objective; v is on the job's clock. */
 void fleet_requests_late(struct fleet_job *job, const char *nodes,
 			 const struct request_violation *v, uint64_t now_ns);
-/* Whether the node was asked for windows of that anomaly, as it had a part in late requests: they are taken
- * also if it is not believed about the job. */
+/* Whether the node was asked for windows of that anomaly because it had a part in late requests. Such
+ * windows are taken even if the node is not believed about the job. */
 bool fleet_requests_asked(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_node *n, const uint8_t anomaly[16]);
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);

@@ -21,8 +21,8 @@
 struct link_config {
 	enum link_centre centre;
 	uint32_t regimes_max; /* 1: one line, for a link's transfers; at most LINK_REGIMES_MAX */
-	/* Sizes that a regime needs at least. 2 would fit any two points; with more, a narrow regime
-	 * is blended into its neighbour. */
+	/* Least number of sizes in a regime. A line fits any 2 points; the more, the wider is the least
+	 * regime that does not merge into its neighbour. */
 	uint32_t regime_sizes;
 	/* Relative deviation that is noise: below it no regime is added. Too large: regimes merge. Too
 	 * small: noise is split. */
@@ -31,8 +31,8 @@ struct link_config {
 	double unknowns;
 };
 struct link_regime {
-	/* Where it ends; between two: the middle of the sizes on both sides, as a ratio. The last one:
-	 * the largest size seen. */
+	/* Where it ends: the geometric mean of its largest size and the next regime's smallest. Of the
+	 * last one: the largest size seen. */
 	uint64_t max_bytes;
 	/* The classes of size that it was fitted to, from the least size to before the end. */
 	double begin_bytes, end_bytes;

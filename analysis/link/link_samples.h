@@ -33,7 +33,7 @@ struct link_samples {
 };
 
 void link_samples_add(struct link_samples *s, uint64_t bytes, uint64_t time_ns);
-/* So many transfers of which only the sums are known, each as the mean. count > 0. */
+/* Adds count transfers (count > 0) of which only the sums are known: each counts as the mean. */
 void link_samples_add_sum(struct link_samples *s, uint64_t bytes, uint64_t time_ns, uint32_t count);
 void link_samples_merge(struct link_samples *into, const struct link_samples *from);
 

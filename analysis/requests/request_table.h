@@ -12,7 +12,7 @@
  *   Parts are its steps. An engine may name them twice, in a span that plans the step and in one
  *   that takes its result. The step then lasts from the start of the first to the end of the second,
  *   without the part that overlaps the step before.
- * - others are not used.
+ * - other kinds are not used.
  * A part that is done ends the request, in any process.
  *
  * The first token comes at the end of the step in which the prompt is finished: all of its tokens
@@ -33,7 +33,7 @@
 #define REQUEST_OPEN_STEPS 4u	 /* of one request, planned and without a result */
 #define REQUEST_SLOWEST	   3u
 #define REQUEST_NO_PROCESS LIMIT_NODE_PROCESSES
-#define REQUEST_PIECES	   4u /* of one request: more nodes or turns than instances exist */
+#define REQUEST_PIECES	   4u /* of one request: more than its instances and API process need */
 
 struct request_config {
 	uint64_t ttft_ns, tpot_ns; /* the objectives */
@@ -52,9 +52,8 @@ struct request {
 	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
 	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
-	uint64_t
-	    handed_last_ns; /* when the API process last gave it to an engine; what ended before
-				    it does not end it */
+	/* when the API process last gave it to an engine: an earlier end does not end it */
+	uint64_t handed_last_ns;
 	/* by this node's clock, not by the spans: the latest update, and when these became known */
 	uint64_t updated_ns, first_known_ns, ended_known_ns;
 	uint32_t prompt_tokens; /* 0: not known */
@@ -70,8 +69,8 @@ struct request {
 	uint8_t open_count, state; /* enum request_state */
 	bool lost;		   /* its engine ended, or no update came */
 	bool moved;		   /* its next step is the first one in another engine */
-	uint8_t counted;	   /* so many nodes' beats have its arrival */
-	bool announced; /* its node has said that it is open here; the aggregator judges it */
+	uint8_t counted;	   /* number of nodes whose beats have its arrival */
+	bool announced;		   /* a beat has reported it as open; the aggregator judges it */
 	/* A node's clock is behind another's: the time between their engines is not known. */
 	bool clock_unknown;
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
@@ -93,14 +92,15 @@ void request_parts(const struct request *r, enum request_objective objective,
 
 struct request_stats {
 	uint64_t arrived, ended, lost; /* lost: without an end (request.lost) */
-	uint64_t partial;	       /* ended ones whose arrival was not seen: not judged, as are
-					  those of a joined job whose API process's piece is missing */
-	uint64_t evicted;	       /* open ones, for lack of room */
-	uint64_t repeated;	       /* ids used again */
-	uint64_t bad;		       /* impossible times or counts, which are left out */
-	uint64_t parts_lost;	       /* without their span, or without room */
-	uint64_t joined;	       /* ended ones that several nodes saw */
-	uint64_t unbelieved;	       /* ended ones that no believed node saw: not judged */
+	/* ended ones whose arrival was not seen, or (of a joined job) without the API process's piece:
+	 * not judged */
+	uint64_t partial;
+	uint64_t evicted;    /* open ones, for lack of room */
+	uint64_t repeated;   /* ids used again */
+	uint64_t bad;	     /* impossible times or counts, which are left out */
+	uint64_t parts_lost; /* without their span, or without room */
+	uint64_t joined;     /* ended ones that several nodes saw */
+	uint64_t unbelieved; /* ended ones that no believed node saw: not judged */
 	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
 };
 
@@ -118,7 +118,7 @@ void request_table_close(struct request_table *t);	    /* NULL is a no-op */
 int request_table_begin(struct request_table *t, uint32_t process, const char *job);
 /* It has ended: what its engine was working on is lost. */
 void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns);
-/* The slot is free. The last one of a job takes its requests with it. */
+/* The slot is free. With the last process of a job, its requests are dropped, too. */
 void request_table_drop(struct request_table *t, uint32_t process);
 /* A host record of a process; only spans of a catalogue are used. */
 void request_table_record(struct request_table *t, uint32_t process, const struct record *r);
@@ -135,7 +135,7 @@ bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
 /* ---- a request whose instances are on different nodes ---- */
 
-/* Until then, what is seen of the job's requests becomes pieces, and others judge them. */
+/* Until until_ns, what is seen of the process's job becomes pieces, which the aggregator judges. */
 void request_table_forward(struct request_table *t, uint32_t process, uint64_t until_ns);
 /* The pieces of the job at that place that wait for a beat, the oldest first; NULL: none. Valid until
  * the next call. */
@@ -145,10 +145,10 @@ const struct request_piece *request_table_pieces(const struct request_table *t, 
 void request_table_sent(struct request_table *t, uint32_t at, uint32_t count);
 void request_table_arrived(struct request_table *t); /* all that was sent */
 
-/* In a table that joins: a piece of a request of the process's job. The request ends when none of its
- * pieces is open, and is judged settle_ns later if one of its nodes is believed. */
-/* Those of nodes that are not have at most half of the room. True: nodes share the request, and one of
- * them is believed. */
+/* In a table that joins: adds a piece of a request of the process's job. The request ends when none of
+ * its pieces is open, and is judged settle_ns later if one of its nodes is believed. Requests that no
+ * believed node has get at most half of the room. True: several nodes have the request, and one of them
+ * is believed. */
 bool request_table_join(struct request_table *t, uint32_t process, uint32_t node, bool believed,
 			const struct request_piece *p);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
@@ -156,7 +156,7 @@ void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
 			     uint32_t node[REQUEST_PIECES]);
 bool request_table_is_idle(const struct request_table *t); /* no request is open, or may get more */
-/* NULL: none of the process's job. */
+/* The request with that id of the process's job; NULL: none. */
 const struct request *request_table_find(const struct request_table *t, uint32_t process,
 					 uint64_t id);
 

@@ -15,16 +15,17 @@
 struct part {
 	uint64_t begin_ns, id;
 	uint32_t name, thread, tokens;
-	uint32_t age, below; /* numbers in the order of arrival: its own, the thread's one before */
-	bool done, open;     /* open: its span has not ended */
+	/* numbers in the order of arrival: its own; of the part below it in the thread's stack */
+	uint32_t age, below;
+	bool done, open; /* open: its span has not ended */
 };
 
 /* What is known of a process that names requests. */
 struct request_engine {
 	/* names of the spans that plan steps, and that take their results; 0: not known */
 	uint32_t plan, result;
-	uint64_t planned_ns;		     /* begin of the latest step by the first */
-	uint32_t planned;		     /* steps without any other name */
+	uint64_t planned_ns;		     /* begin of the latest planned step */
+	uint32_t planned;		     /* such steps, while no span takes results */
 	struct request_step step[STEPS_MAX]; /* ring */
 	uint32_t steps;			     /* ever */
 	/* The latest ones: a ring, and in it a stack per thread, as the spans of a thread nest. */
@@ -37,7 +38,8 @@ struct request_list {
 	uint32_t first, last, count; /* 1 + index; oldest first */
 };
 
-/* Of requests that met their objective per token. Tokens after the first; older ones count less. */
+/* Sums over requests that met their objective per token; older ones count less. tokens: without the
+ * first of each. */
 struct request_usual {
 	double requests, tokens, decode_steps, decode_ns;
 };
@@ -55,7 +57,7 @@ struct request_job_state {
 	bool has_client;	 /* pieces of an API process came */
 	uint64_t pieces_until_ns;
 	struct request_piece *piece;  /* REQUEST_PIECES_MAX that wait for a beat, or NULL */
-	uint32_t pieces, pieces_sent; /* sent: of the first, not known to have arrived */
+	uint32_t pieces, pieces_sent; /* sent: the first ones, not yet known to have arrived */
 };
 
 /* What nodes saw of one request. */
@@ -65,7 +67,7 @@ struct request_seen {
 	bool believed; /* one of the nodes is */
 };
 
-/* Fills an empty request; pieces that are open say nothing. */
+/* Fills an empty request; open pieces are ignored. */
 void request_pieces_join(const struct request_seen *s, struct request *r);
 /* Its pieces in the order in which the request came to them. */
 void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_PIECES]);
@@ -96,7 +98,7 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 				  uint32_t process);
 /* Updates it: keeps its list in order, and judges what can be judged. */
 void request_table_touch(struct request_table *t, struct request *r);
-/* It runs in this process, also again after an end. */
+/* It runs in this process now, perhaps again after an end. */
 void request_table_run(struct request_table *t, struct request *r, uint32_t process);
 /* It has ended, but updates may still come. */
 void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns);

@@ -30,7 +30,7 @@ struct local_peers; /* opaque */
 int local_peers_open(struct local_peers **out, enum peers_mode mode);
 void local_peers_close(struct local_peers *l); /* NULL is a no-op */
 /* The next step of the rank in that slot (below LIMIT_NODE_PROCESSES). Ranks with the same key are
- * peers. */
+ * peers. used: the step's figures are valid for judging the rank. */
 void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const struct step *s,
 		      bool used);
 /* The rank is gone or has restarted. */
