@@ -888,7 +888,7 @@ static bool find_samples(struct maker *m)
 	return true;
 }
 
-/* Selects threads with switches, most launches first. */
+/* Selects threads with switches, most launches and marks of steps first. */
 static void find_threads(struct maker *m)
 {
 	const struct window *w = m->w;
@@ -905,7 +905,8 @@ static void find_threads(struct maker *m)
 	for (uint32_t i = 0; w->host && i < w->host_count; i++)
 		for (k = 0; k < n; k++)
 			launches[k] +=
-			    tid[k] == w->host[i].thread && w->host[i].kind <= RECORD_COLL;
+			    tid[k] == w->host[i].thread && (w->host[i].kind <= RECORD_COLL ||
+							    w->host[i].kind == RECORD_STEP_BEGIN);
 	while (m->t->count < HOST_TIMELINE_THREADS && m->t->count < n) {
 		uint32_t best = n;
 

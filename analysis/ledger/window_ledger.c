@@ -280,6 +280,17 @@ static void add_open(const struct window *w, const struct host_timeline *host, s
 		    host->thread, host->count, window_ledger_thread(host, open));
 }
 
+/* Without device records, the GPU's part of a step is known only if the process launched nothing. */
+static bool has_records(const struct window *w)
+{
+	if (w->device && w->device_count)
+		return true;
+	for (uint32_t i = 0; w->host && i < w->host_count; i++)
+		if (record_is_launch(&w->host[i]))
+			return false;
+	return w->host && w->host_count;
+}
+
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
 		       const struct host_timeline *host, struct window_ledger *out)
 {
@@ -287,7 +298,7 @@ bool window_ledger_add(const struct window *w, const bool *slow, const bool *hea
 	int err = 0;
 
 	add_open(w, host, &out->open);
-	if (!w->device || !w->device_count || !w->names)
+	if (!w->names || !has_records(w))
 		return true;
 	if (!work_init(&k, w, host))
 		return false;

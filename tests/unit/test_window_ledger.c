@@ -246,6 +246,38 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 	excerpt_drop(p);
 }
 
+/* Without launches, there is nothing of the GPU to know: the time is that of the thread that marks the
+ * steps. With launches, their kernels are missing. */
+static void steps_of_a_process_without_a_gpu_are_its_hosts(void **state)
+{
+	struct excerpt *p;
+	struct made m;
+
+	for (int launches = 0; launches < 2; launches++) {
+		make(&m, BACKWARD);
+		m.w.device_count = 0;
+		for (uint32_t i = 0; i < STEPS; i++) {
+			m.steps[i].step.device_end_ns = m.steps[i].step.kernels = 0;
+			m.steps[i].step.device_latency_ns = 0;
+			if (!launches)
+				m.host[i].kind = RECORD_STEP_BEGIN;
+		}
+		recorded(&m, HOG, 0, STEPS * 100 * MS);
+		recorded(&m, BACKWARD, 0, STEPS * 100 * MS);
+		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+			off(&m, BACKWARD, t, t + 70 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+			    stack(&m.w.stacks, "do_nanosleep", "wait"), 0);
+		p = excerpt_make(&m.w, NULL, NULL);
+		assert_non_null(p);
+		assert_int_equal(excerpt_ledger(p, false)->steps, launches ? 0 : STEPS);
+		if (!launches)
+			assert_true(
+			    ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "wait (train.py)") == 70);
+		stack_batch_fini(&m.w.stacks);
+		excerpt_drop(p);
+	}
+}
+
 /* What was sampled in a function whose name could not be read is its caller's. */
 static void a_function_without_a_name_gives_none(void **state)
 {
@@ -1172,6 +1204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_nobody_saw_is_unobserved),
+	    cmocka_unit_test(steps_of_a_process_without_a_gpu_are_its_hosts),
 	    cmocka_unit_test(steps_without_all_their_records_are_in_no_account),
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
 	    cmocka_unit_test(a_function_without_a_name_gives_none),
