@@ -45,7 +45,8 @@ bool incident_ledger_is_known(const json_t *d)
 
 const char *incident_ledger_note(const json_t *d)
 {
-	return json_is_false(json_object_get(d, "by_ledger"))
+	/* late requests have no such figure */
+	return json_is_false(json_object_get(d, "by_ledger")) && jsonget_number(d, "effect_ms") > 0
 		   ? "The verdict's figure compares median steps of one window instead."
 		   : "";
 }

@@ -35,9 +35,11 @@ const char *incident_text_ranks(const json_t *ranks)
 	json_array_foreach ((json_t *)ranks, i, v) {
 		json_int_t rank = json_integer_value(v);
 
-		if (n < RANKS_SHOWN && rank >= -1 && rank < INT32_MAX)
+		if (n < RANKS_SHOWN && rank >= 0 && rank < INT32_MAX)
 			values[n++] = (int)rank;
 	}
+	if (!n && json_array_size(ranks))
+		return "-"; /* a process without a rank */
 	qsort(values, n, sizeof(values[0]), ascending);
 	return term_ranges(values, n);
 }
@@ -134,9 +136,11 @@ const char *incident_text_title(const json_t *in)
 			 : incident_text_is_transient(in) || strcmp(symptom, "spike") == 0 ? what
 			 : strcmp(symptom, "stall") == 0				   ? "hangs"
 							 : "is slow; no rank is to blame");
+	else if (many)
+		snprintf(out, sizeof(out), "ranks %s %s", incident_text_ranks(ranks), what);
 	else
-		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "",
-			 incident_text_ranks(ranks), what);
+		snprintf(out, sizeof(out), "%s %s",
+			 term_rank(json_integer_value(json_array_get(ranks, 0))), what);
 	return out;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text/utf8.h"
+#include "model/rank_name.h"
 
 static bool colour, live, utf8;
 static unsigned paged_columns;
@@ -242,10 +243,9 @@ const char *term_excess(double excess)
 const char *term_rank(long long rank)
 {
 	char *out = next_text();
+	struct rank_name name;
 
-	if (rank < 0)
-		return "a process without a rank";
-	snprintf(out, TERM_TEXT_BYTES, "rank %lld", rank);
+	snprintf(out, TERM_TEXT_BYTES, "%s", rank_name(rank, &name));
 	return out;
 }
 

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/text/text.h"
+#include "model/rank_name.h"
 
 #define NAMED_RANKS_MAX 256
 #define PLACES_MAX	64 /* nodes, containers */
@@ -187,10 +188,9 @@ static void say(json_t *list, const char *fmt, ...)
 
 static void say_of(json_t *list, int rank, const char *what)
 {
-	if (rank < 0)
-		say(list, "a process without a rank: %s", what);
-	else
-		say(list, "rank %d: %s", rank, what);
+	struct rank_name name;
+
+	say(list, "%s: %s", rank_name(rank, &name), what);
 }
 
 /* INV-9: lists the evidence that is missing. */
@@ -205,7 +205,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 		say(out,
 		    "all ranks stopped at the same collective: not known which one stopped first");
 	else if (j->reason && j->lead && !j->lead->excerpts.healthy.excerpt)
-		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
+		say_of(out, j->lead->rank, "no healthy steps of its own to compare with");
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 		char what[160];

@@ -151,6 +151,7 @@ static void examine(struct diagnosis_view *v, const struct diagnosis_input *in,
 	memset(v, 0, sizeof(*v));
 	v->in = in;
 	v->who = who;
+	rank_name(who->rank, &v->name);
 	v->out = out;
 	for (int f = 0; f < FIGURE_COUNT; f++)
 		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
@@ -505,13 +506,19 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 {
 	uint32_t named = 1;
+	struct rank_name one;
 	size_t used;
 
 	if (in->kind == FINDING_UNIFORM && !in->of_some) {
 		snprintf(out, bytes, "every rank");
 		return;
 	}
-	snprintf(out, bytes, "rank%s %d", in->suspect_count > 1 ? "s" : "", in->suspect[0].rank);
+	if (in->suspect_count == 1) {
+		rank_name(in->suspect[0].rank, &one);
+		snprintf(out, bytes, "%s", one.text);
+		return;
+	}
+	snprintf(out, bytes, "ranks %d", in->suspect[0].rank);
 	used = strlen(out);
 	/* leave room for the longest rank number, and for the count of the rest */
 	for (; named < in->suspect_count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
@@ -714,9 +721,9 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 
 	if (is_within_noise(v) && !is_given(v->in->known))
 		diagnosis_missing(out,
-				  "a clear difference: in these steps rank %d differs from its "
+				  "a clear difference: in these steps %s differs from its "
 				  "peers by no more than they differ among themselves",
-				  v->who->rank);
+				  v->name.text);
 	if (s && (!is_given(v->in->known) || explains_hang(v, s))) {
 		lead = s->lead;
 		out->cause = lead->cause;
@@ -739,6 +746,7 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 
 static void name_missing(const struct diagnosis_input *in, struct diagnosis *out)
 {
+	struct rank_name name;
 	bool any = false;
 
 	for (uint32_t i = 0; i < in->peer_count; i++)
@@ -752,7 +760,7 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 		    out, "which rank has not entered which collective: known once the others have "
 			 "waited long enough");
 	if (in->suspect_count && !in->suspect[0].steps)
-		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
+		diagnosis_missing(out, "steps of %s", rank_name(in->suspect[0].rank, &name));
 }
 
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)

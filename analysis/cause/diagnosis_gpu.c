@@ -392,11 +392,10 @@ static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const 
 		snprintf(c->text, sizeof(c->text), "%s", how);
 		snprintf(c->because, sizeof(c->because), "%s", how);
 		if (!known)
-			diagnosis_missing(
-			    v->out,
-			    "GPU telemetry of rank %d: clocks, power, temperature and ECC "
-			    "errors",
-			    v->who->rank);
+			diagnosis_missing(v->out,
+					  "GPU telemetry of %s: clocks, power, temperature and ECC "
+					  "errors",
+					  v->name.text);
 	}
 }
 
@@ -712,9 +711,9 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(how, sizeof(how), "kernels take %s", time);
 		slow_gpu(v, v->compute_ns, false, how);
 		diagnosis_missing(v->out,
-				  "kernel names of rank %d or its peers: without them one slow "
+				  "kernel names of %s or its peers: without them one slow "
 				  "kernel and a slow GPU look alike",
-				  v->who->rank);
+				  v->name.text);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
 		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);

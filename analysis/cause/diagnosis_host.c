@@ -586,13 +586,11 @@ void diagnosis_host_look(struct diagnosis_view *v)
 		compare_functions(v, &bases);
 	above_line(v);
 	if (v->host_ns > 0 && !has_profile(v->who))
-		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
+		diagnosis_missing(v->out, "CPU stacks of %s", v->name.text);
 	else if (v->host_ns > 0 && !bases.count)
 		diagnosis_missing(
-		    v->out,
-		    "CPU profiles of healthy peers or of earlier runs, to compare rank "
-		    "%d with",
-		    v->who->rank);
+		    v->out, "CPU profiles of healthy peers or of earlier runs, to compare %s with",
+		    v->name.text);
 	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0 &&
 	    v->in->kind != FINDING_HANG)
 		add_host_gap(v, &bases, gap);

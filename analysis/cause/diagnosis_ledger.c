@@ -581,9 +581,9 @@ static void add_not_shown(struct diagnosis_view *v)
 	if (v->shown < thresholds.part.half)
 		diagnosis_missing(v->out,
 				  "healthy steps to compare with: the known ones show %s of the %s "
-				  "that rank %d lost per step",
+				  "that %s lost per step",
 				  diagnosis_text_ms(v->excess_ns, &shown),
-				  diagnosis_text_ms(lost_of(v), &lost), v->who->rank);
+				  diagnosis_text_ms(lost_of(v), &lost), v->name.text);
 	add_row(v, LEDGER_UNOBSERVED, ns, 0);
 	v->excess_ns += ns;
 	v->hidden_ns = ns;
@@ -698,5 +698,5 @@ void diagnosis_ledger_look(struct diagnosis_view *v)
 	}
 	if (v->who->stuck && *v->who->stuck)
 		snprintf(add_own(v, (enum finding_cause)most, 0)->text, FINDING_TEXT_BYTES,
-			 "rank %d is in %.210s", v->who->rank, v->who->stuck);
+			 "%s is in %.210s", v->name.text, v->who->stuck);
 }

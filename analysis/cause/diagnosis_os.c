@@ -625,5 +625,5 @@ void diagnosis_os_look(struct diagnosis_view *v)
 	storage(v);
 	network(v);
 	if (!v->who->signal_count && v->host_ns > 0)
-		diagnosis_missing(v->out, "OS signals of rank %d", v->who->rank);
+		diagnosis_missing(v->out, "OS signals of %s", v->name.text);
 }

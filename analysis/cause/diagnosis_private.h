@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/cause/diagnosis.h"
+#include "model/rank_name.h"
 
 enum diagnosis_figure {
 	FIGURE_STEP,
@@ -51,6 +52,7 @@ struct diagnosis_kind {
 struct diagnosis_view {
 	const struct diagnosis_input *in;
 	const struct diagnosis_rank *who;
+	struct rank_name name;			       /* of who */
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
 	const char *than;			       /* "than on the peers", "than before" */
 	const char *as;				       /* "as on the peers", "as before" */

@@ -143,6 +143,7 @@ json.dump({
     "/api/v1/ranks?job=runs": {"ranks": [rank("runs#1.0@5", 90000, 200), rank("runs#2.0@5", 3000, 60), rank("runs#2.1@5", 2000, 30)]},
     "/api/v1/incidents?limit=50&job=runs": {"incidents": [incident("00000002", "runs#2.0@5", 50, "new"), incident("00000001", "runs#1.0@5", 40, "old")]},
     "/api/v1/ranks?job=late": {"ranks": [rank("late@5", 2000, 60)]},
+    "/api/v1/incidents?limit=20&job=late": {"incidents": [{**incident("00000007", "late@5", 50, "new"), "ranks": [-1]}]},
     "/api/v1/incidents?limit=50&job=late": {"incidents": [
         {**incident("00000006", "late@5", 40, "late"), "kind": "requests", "symptom": "slow_requests", "ranks": [], "nodes": []},
         incident("00000005", "late@5", 50, "new")]},
@@ -155,6 +156,8 @@ for job in runs same; do
 	is "verdict $job: the newest run counts" eval '[ $status = 0 ] && has ": 1 incident" && has "sysom: rank 0 is slow because of new" && ! has "sysom: rank 0 is slow because of old"'
 	is "verdict $job: earlier ones are listed" grep -q "^sysom: in an earlier run (.*@5): rank 0 is slow because of old; sysom show 0000000[13]" "$T/out"
 done
+run incidents --job late
+is "incidents: a process without a rank has no number" grep -q "^00000007 .* late@5  *- " "$T/out"
 run verdict late --timeout 0.1
 is "verdict: late requests come after what made them late, without a node and a cost that are not known" \
 	eval '[ "$(grep -c "GPU-hours" "$T/out")" = 1 ] && grep -q "cause late, confidence 90%$" "$T/out" && grep -n "because of" "$T/out" | tail -n 1 | grep -q "because of late"'

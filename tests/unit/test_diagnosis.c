@@ -1173,6 +1173,13 @@ static void rules_out_the_other_layers_with_figures(void **unused)
 	assert_non_null(strstr(out.remedy, "CPU 1"));
 	assert_true(out.effect_ns > 15 * MS && out.effect_ns < 25 * MS);
 	assert_non_null(strstr(out.summary, "rank 5"));
+	w.sick.r.rank = -1;
+	w.without_peers = true;
+	judge(&w);
+	assert_true(out.missing_count > 0);
+	assert_int_equal(strncmp(out.summary, "a process without a rank is slow because ", 41), 0);
+	for (uint32_t i = 0; i < out.missing_count; i++)
+		assert_null(strstr(out.missing[i], "-1"));
 }
 
 /* The name is the thread's own. */
