@@ -41,6 +41,8 @@ static const struct pattern {
 struct sum {
 	double excess_ns, slow_ns, reference_ns;
 	double user_ns, python_ns; /* of the slow steps: in user code; in Python's */
+	double more_ns, more_user_ns,
+	    more_python_ns; /* of the rows that grew: all; in user code; ... */
 	double slow_count, reference_count;
 	const struct ledger_row *most; /* the row with the largest excess; NULL: none grew */
 };
@@ -70,6 +72,16 @@ static bool counts(enum finding_kind finding, enum ledger_kind kind)
 	return ledger_is_own(kind) || finding == FINDING_UNIFORM;
 }
 
+/* Whether most of what grew is Python's. A system call has no language: it has that of all user code. */
+static bool is_python(const struct sum *s)
+{
+	double calls_ns = s->more_ns - s->more_user_ns,
+	       python_ns =
+		   s->more_python_ns + (s->user_ns > 0 ? calls_ns * s->python_ns / s->user_ns : 0);
+
+	return python_ns > 0 && python_ns >= thresholds.part.half * s->more_ns;
+}
+
 static enum finding_cause cause_of(const struct diagnosis_view *v, const struct pattern *p,
 				   const struct sum *s)
 {
@@ -82,10 +94,7 @@ static enum finding_cause cause_of(const struct diagnosis_view *v, const struct 
 		return p->cause;
 	if (v->in->kind == FINDING_UNIFORM)
 		return CAUSE_SW_HOT_PATH;
-	/* a system call has no language */
-	return s->python_ns > 0 && s->python_ns >= thresholds.part.half * s->user_ns
-		   ? CAUSE_CPU_PYTHON
-		   : CAUSE_CPU_FUNCTION;
+	return is_python(s) ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
 }
 
 /* Functions of the rank's own code form one account, because work may move between them. */
@@ -118,14 +127,6 @@ static bool waits_for_storage(const struct ledger_row *r)
 	       r->what <= LEDGER_DISK_LIMIT;
 }
 
-/* "f (a.py)", or "openat() of f (a.py)". */
-static bool is_of_function(const struct ledger_row *r, const char *function)
-{
-	size_t length = strlen(r->name), end = strlen(function);
-
-	return end && length >= end && !strcmp(r->name + length - end, function);
-}
-
 /* The pattern that a row belongs to. System calls between a function's waits for storage are part of
  * its I/O, if the waits are long enough beside them. If not, the calls are work: opening cached files
  * is. A wait whose stack was not seen may belong to any function. */
@@ -139,7 +140,7 @@ static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const stru
 	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
 		for (uint32_t i = 0; i < count; i++) {
 			const struct ledger_row *wait = &rows[i];
-			bool is_its_own = is_of_function(r, wait->name);
+			bool is_its_own = ledger_is_of(r->name, wait->name);
 
 			if (!waits_for_storage(wait) || (*wait->name && !is_its_own))
 				continue;
@@ -166,6 +167,9 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 		s->reference_count += r->reference_count;
 		s->user_ns += r->kind == LEDGER_RUNNING ? r->slow_ns : 0;
 		s->python_ns += r->what == LEDGER_PYTHON ? r->slow_ns : 0;
+		s->more_ns += fmax(r->excess_ns, 0);
+		s->more_user_ns += r->kind == LEDGER_RUNNING ? fmax(r->excess_ns, 0) : 0;
+		s->more_python_ns += r->what == LEDGER_PYTHON ? fmax(r->excess_ns, 0) : 0;
 		if (r->excess_ns > 0 && (!s->most || r->excess_ns > s->most->excess_ns))
 			s->most = r;
 	}

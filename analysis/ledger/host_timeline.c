@@ -134,15 +134,22 @@ __attribute__((format(printf, 2, 3))) static const char *keep_text(struct maker 
 	return copy;
 }
 
+/* The library of a native frame, without its folder; "": it has none. */
+static const char *library_of(const struct stack_batch *b, const struct stack_frame *f)
+{
+	const char *path = f->kind == STACK_FRAME_NATIVE && f->object < b->object_count
+			       ? stack_batch_text(b, b->objects[f->object].path)
+			       : "";
+
+	return strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+}
+
 /* Libraries whose functions show how a thread waits, not for what. */
 static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *f)
 {
 	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
 					    "ld-linux", "libstdc++", "libgcc_s"};
-	const char *path = f->kind == STACK_FRAME_NATIVE && f->object < b->object_count
-			       ? stack_batch_text(b, b->objects[f->object].path)
-			       : "";
-	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	const char *base = library_of(b, f);
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (!strncmp(base, names[i], strlen(names[i])))
@@ -178,21 +185,28 @@ static int informative(const struct stack_batch *b, const struct stack_frame *f)
 	return is_c_runtime(b, f) ? 0 : 1;
 }
 
-/* The most informative function, innermost first; "" if all are of the C runtime or
- * without a name. */
-static const char *function_of(struct maker *m, const struct stack *st)
+/* The most informative frame, innermost first; st->count if all are of the C runtime or without a
+ * name. */
+static uint32_t most_informative(const struct stack_batch *b, const struct stack *st)
 {
 	uint32_t best = st->count;
 	int most = 0;
 
 	for (uint32_t i = st->kernel_count; i < st->count && most < INFORMATIVE_MOST; i++) {
-		int value = informative(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
+		int value = informative(b, &b->frames[st->first + i]);
 
 		if (value > most) {
 			most = value;
 			best = i;
 		}
 	}
+	return best;
+}
+
+static const char *function_of(struct maker *m, const struct stack *st)
+{
+	uint32_t best = most_informative(&m->w->stacks, st);
+
 	return best < st->count ? keep_text(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
 
@@ -217,9 +231,8 @@ static const struct known *class_of(struct maker *m, const char *name)
 	return k;
 }
 
-/* The account of user code: the innermost frame whose name has a purpose, else the most informative
- * function. */
-static struct account user_account(struct maker *m, const struct stack *st)
+/* The account of a purpose: that of the innermost frame whose name has one. */
+static struct account purpose_of(struct maker *m, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const char *name = m->name(m->arg, st->first + i);
@@ -228,7 +241,70 @@ static struct account user_account(struct maker *m, const struct stack *st)
 		if (k->what)
 			return (struct account){k->what, keep_text(m, "%s", name)};
 	}
-	return (struct account){LEDGER_NONE, function_of(m, st)};
+	return nothing;
+}
+
+/* The interpreter's object: that of the code that calls the outermost Python function. UINT32_MAX: no
+ * Python function has a known caller. */
+static uint32_t interpreter_of(const struct stack_batch *b, const struct stack *st)
+{
+	for (uint32_t i = st->count; i-- > st->kernel_count + 1u;) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+
+		if (f->kind == STACK_FRAME_NATIVE && f[-1].kind == STACK_FRAME_PYTHON)
+			return f->object;
+	}
+	return UINT32_MAX;
+}
+
+/* Where a library that Python code calls was entered: the outermost of its functions. The library is
+ * that of the innermost code outside of the C runtime. st->count: the interpreter itself runs, or
+ * there is none. */
+static uint32_t library_entry(const struct stack_batch *b, const struct stack *st)
+{
+	uint32_t interpreter = interpreter_of(b, st), object = interpreter, entry = st->count;
+
+	for (uint32_t i = st->kernel_count; i < st->count && interpreter != UINT32_MAX; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+
+		if (f->kind == STACK_FRAME_PYTHON ||
+		    (f->kind == STACK_FRAME_NATIVE && f->object == interpreter))
+			break;
+		if (f->kind != STACK_FRAME_NATIVE || is_c_runtime(b, f))
+			continue;
+		if (object == interpreter)
+			object = f->object;
+		if (f->object == object)
+			entry = i;
+	}
+	return entry;
+}
+
+/* "lzma_code (liblzma.so.5) at line 7 of load (train.py)"; entry: a library's function. */
+static const char *library_name(struct maker *m, const struct stack *st, uint32_t entry)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t by = most_informative(b, st), line = b->frames[st->first + by].line;
+	const char *caller = function_of(m, st), *name = m->name(m->arg, st->first + entry),
+		   *library = library_of(b, &b->frames[st->first + entry]);
+	char at[32] = "";
+
+	if (line)
+		snprintf(at, sizeof(at), " at line %u", line);
+	if (*name == '[') /* it is not known, and the library's stands for it */
+		return keep_text(m, "%.60s%s of %s", name, at, caller);
+	return keep_text(m, "%.60s (%.40s)%s of %s", name, library, at, caller);
+}
+
+/* Python's code is what the interpreter runs. A library's is native, whoever calls it. */
+static struct account code_account(struct maker *m, const struct stack *st)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t entry = library_entry(b, st), by = most_informative(b, st);
+
+	if (entry < st->count && b->frames[st->first + by].kind == STACK_FRAME_PYTHON)
+		return (struct account){LEDGER_NONE, library_name(m, st, entry)};
+	return (struct account){is_python(b, st) ? LEDGER_PYTHON : LEDGER_NONE, function_of(m, st)};
 }
 
 static bool is_libc_lock(struct maker *m, const struct stack *st)
@@ -258,7 +334,7 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	if (!st)
 		return m->last[s->state];
 	if (!known->name) {
-		user = user_account(m, st);
+		user = purpose_of(m, st);
 		known->what = wait_of(m, st);
 		if (ledger_what_is_vague(known->what) && user.what)
 			*known = user;
@@ -329,9 +405,9 @@ static void classify_running(struct maker *m, const struct stack *st, struct led
 		a.name = a.what == LEDGER_SYSCALL ? call_name(m, st) : function_of(m, st);
 	} else if (!a.what) {
 		out->kind = LEDGER_RUNNING;
-		a = user_account(m, st);
-		if (!a.what && is_python(b, st))
-			a.what = LEDGER_PYTHON;
+		a = purpose_of(m, st);
+		if (!a.what)
+			a = code_account(m, st);
 	}
 	out->what = a.what;
 	out->name = a.name;
@@ -471,7 +547,7 @@ static bool has_faults(const struct ledger_share *list, uint32_t count, const ch
 {
 	for (uint32_t i = 0; i < count; i++)
 		if (list[i].kind == LEDGER_KERNEL_CODE && list[i].what == LEDGER_PAGE_FAULT &&
-		    (!name || !strcmp(list[i].name, name)))
+		    (!name || ledger_is_of(name, list[i].name)))
 			return true;
 	return false;
 }

@@ -44,6 +44,14 @@ void ledger_account_text(enum ledger_kind kind, const char *what, const char *na
 		 *what ? ")" : "", *name ? kinds[kind].joint : "", name);
 }
 
+bool ledger_is_of(const char *name, const char *function)
+{
+	size_t length = strlen(name), end = strlen(function);
+
+	return !strcmp(name, function) ||
+	       (end && length > end && !strcmp(name + length - end, function));
+}
+
 static const struct {
 	const char *id, *text;
 } whats[LEDGER_WHATS] = {

@@ -68,6 +68,9 @@ bool ledger_what_has_other_end(enum ledger_what what);
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes);
 
+/* Whether an account's name is of the function: "f (a.py)", or "openat() of f (a.py)". */
+bool ledger_is_of(const char *name, const char *function);
+
 #define LEDGER_ACCOUNTS_MAX 1024u
 #define LEDGER_NAME_BYTES   256u
 /* In place of a launch configuration: all those of the kernel that had no room. */

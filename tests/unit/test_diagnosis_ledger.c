@@ -138,6 +138,10 @@ static const struct fault {
 } faults[] = {
     {LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)", CAUSE_CPU_PYTHON, CAUSE_SW_HOT_PATH,
      "augment (train.py)"},
+    /* beside 30 ms of Python's */
+    {LEDGER_RUNNING, LEDGER_NONE, "lzma_code (liblzma.so.5) at line 7 of load (train.py)",
+     CAUSE_CPU_FUNCTION, CAUSE_SW_HOT_PATH,
+     "lzma_code (liblzma.so.5) at line 7 of load (train.py) takes longer"},
     {LEDGER_RUNNING, LEDGER_LOGGING, "Logger.debug (__init__.py)", CAUSE_SW_LOGGING,
      CAUSE_SW_LOGGING, "it writes logs in Logger.debug"},
     {LEDGER_RUNNING, LEDGER_LOADER, "next_batch (d.py)", CAUSE_STORAGE_LOADER, CAUSE_STORAGE_LOADER,
