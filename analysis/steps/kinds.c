@@ -22,7 +22,9 @@ _Static_assert(KINDS_EVENTS <= 64, "a set of events is one word");
 
 struct event {
 	uint64_t first, last; /* step numbers */
-	uint32_t part;	      /* the longest one of part_ns */
+	uint64_t key;	      /* of its first step, and how long such a step takes */
+	double expected_ns;
+	uint32_t part; /* the longest one of part_ns */
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
 	bool paired; /* it founded a kind together with one other */
@@ -44,15 +46,17 @@ struct work {
 	uint64_t key, first, begin, last; /* begin: of the latest run */
 	uint64_t runs, steps, gap, gap_before;
 	double total_ns, launches, collectives;
-};
-
-struct near_step {
-	uint64_t key;
-	double compute_ns, copy_ns;
+	double compute_ns[KINDS_NEAR], copy_ns[KINDS_NEAR]; /* of its latest usual steps */
+	uint64_t nears;					    /* pushed so far */
 };
 
 struct interval {
 	uint64_t first, last; /* steps */
+};
+
+struct learned {
+	uint64_t step, key;
+	double latency_ns;
 };
 
 struct kinds {
@@ -62,6 +66,9 @@ struct kinds {
 	/* Later steps that were not judged: without an expected latency, or skipped. */
 	struct interval unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
+	/* Of these, the latest from which a model has learned. */
+	struct learned learned[KINDS_LEARNED];
+	uint64_t learneds; /* pushed so far */
 	bool past_unknown, is_open;
 	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
 	 * none */
@@ -74,8 +81,6 @@ struct kinds {
 	struct place place[KINDS_PLACES];
 	struct work work[KINDS_WORKS];
 	uint32_t works;
-	struct near_step near[KINDS_NEAR];
-	uint64_t nears; /* pushed so far */
 	double total_ns;
 };
 
@@ -118,27 +123,37 @@ void kinds_past_unknown(struct kinds *k)
 
 /* ---- which account grew ---- */
 
-static double usual_of(const struct kinds *k, uint64_t key, bool copies)
+static struct work *work_of(struct kinds *k, uint64_t key)
 {
-	double v[KINDS_NEAR];
-	uint32_t n = 0;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < KINDS_NEAR && i < k->nears; i++)
-		if (k->near[i].key == key)
-			v[n++] = copies ? k->near[i].copy_ns : k->near[i].compute_ns;
-	return median_of(v, n);
+	while (i < k->works && k->work[i].key != key)
+		i++;
+	return i < k->works ? &k->work[i] : NULL;
+}
+
+/* pushed: at least 1. */
+static double more_than(const double *usual_ns, uint64_t pushed, uint64_t ns)
+{
+	uint32_t n = pushed < KINDS_NEAR ? (uint32_t)pushed : KINDS_NEAR;
+	double v[KINDS_NEAR];
+
+	memcpy(v, usual_ns, n * sizeof(*v));
+	return (double)ns - median_of(v, n);
 }
 
 /* What the step added to each account. Returns the one that is longest beyond its usual time. */
-static uint32_t part_of(const struct kinds *k, const struct step *s, double expected_ns,
+static uint32_t part_of(struct kinds *k, const struct step *s, double expected_ns,
 			double expected_self_ns, double *part_ns)
 {
 	double self = (double)s->self_ns - expected_self_ns, most;
+	const struct work *w = work_of(k, s->key);
+	uint64_t nears = w ? w->nears : 0;
 	uint32_t part = KINDS_HOST;
 
 	part_ns[KINDS_WAIT] = (double)s->latency_ns - expected_ns - self;
-	part_ns[KINDS_COMPUTE] = (double)s->compute_ns - usual_of(k, s->key, false);
-	part_ns[KINDS_COPY] = (double)s->copy_ns - usual_of(k, s->key, true);
+	part_ns[KINDS_COMPUTE] = nears ? more_than(w->compute_ns, nears, s->compute_ns) : 0;
+	part_ns[KINDS_COPY] = nears ? more_than(w->copy_ns, nears, s->copy_ns) : 0;
 	part_ns[KINDS_HOST] = self - part_ns[KINDS_COMPUTE] - part_ns[KINDS_COPY];
 	most = part_ns[part];
 	for (uint32_t i = 1; i < KINDS_PARTS; i++)
@@ -147,6 +162,17 @@ static uint32_t part_of(const struct kinds *k, const struct step *s, double expe
 			part = i;
 		}
 	return part;
+}
+
+/* An usual step, or one from which its model learns. */
+static void push_near(struct kinds *k, const struct step *s)
+{
+	struct work *w = work_of(k, s->key);
+
+	if (!w)
+		return;
+	w->compute_ns[w->nears % KINDS_NEAR] = (double)s->compute_ns;
+	w->copy_ns[w->nears++ % KINDS_NEAR] = (double)s->copy_ns;
 }
 
 /* ---- kinds by place ---- */
@@ -255,11 +281,34 @@ static const struct interval *unseen_at(const struct kinds *k, uint64_t step, ui
 	return NULL;
 }
 
-/* Whether the place says nothing: its steps were not judged, or it is within a longer slow stretch. */
+/* Whether the steps near that one were like the open stretch's when its model learned from them, and
+ * none was slow like it. */
+static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
+		const struct learned *l = &k->learned[i];
+		double more_ns = l->latency_ns - k->open.expected_ns;
+
+		if (!is_near(l->step, step, most))
+			continue;
+		any = true;
+		if (l->key != k->open.key || (more_ns * k->config.alike_ratio >= k->open.first_ns &&
+					      more_ns <= k->config.alike_ratio * k->open.first_ns))
+			return false;
+	}
+	return any;
+}
+
+/* Whether the place says nothing: its steps were not judged, or it is within a longer slow stretch. What
+ * a step should take is known of those from which a model has learned. */
 static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
 {
 	const struct interval *unseen = unseen_at(k, step, most);
 
+	if (unseen && was_usual(k, step, most))
+		return false;
 	for (uint32_t i = 0; i < event_count(k) && !unseen; i++)
 		if (k->event[i].first < step && step <= k->event[i].last + 1) {
 			*out = (struct interval){k->event[i].first, k->event[i].last + 1};
@@ -572,14 +621,20 @@ static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 	return false;
 }
 
-static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, const double *part_ns,
-			 double extra_ns)
+static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
+			 const double *part_ns, double extra_ns, double expected_ns)
 {
+	uint64_t step = s->index;
 	struct place *p;
 
 	close_stretch(k);
-	k->open = (struct event){
-	    .first = step, .last = step, .part = part, .first_ns = extra_ns, .extra_ns = extra_ns};
+	k->open = (struct event){.first = step,
+				 .last = step,
+				 .key = s->key,
+				 .expected_ns = expected_ns,
+				 .part = part,
+				 .first_ns = extra_ns,
+				 .extra_ns = extra_ns};
 	memcpy(k->open.part_ns, part_ns, sizeof(k->open.part_ns));
 	k->over = (struct event){0};
 	k->open_self_ns = 0;
@@ -654,9 +709,11 @@ static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, str
 	return k->open.extra_ns > u->limit_ns;
 }
 
-static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t part,
-				      const double *part_ns, double extra_ns, double self_ns)
+static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, double expected_ns,
+				      uint32_t part, const double *part_ns, double extra_ns,
+				      double self_ns)
 {
+	uint64_t step = s->index;
 	struct kinds_verdict v = {.of_kind = false};
 	double before_ns = 0, before_self_ns = 0;
 	struct usual u;
@@ -667,7 +724,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 		k->open.last = step;
 		k->open.extra_ns += extra_ns;
 	} else {
-		open_stretch(k, step, part, part_ns, extra_ns);
+		open_stretch(k, s, part, part_ns, extra_ns, expected_ns);
 		v.first = !k->of && !was_seen(k, part, extra_ns);
 	}
 	k->open_self_ns += self_ns;
@@ -693,16 +750,12 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 
 static void push_work(struct kinds *k, const struct step *s)
 {
-	uint32_t i = 0;
-	struct work *w;
+	struct work *w = work_of(k, s->key);
 
-	while (i < k->works && k->work[i].key != s->key)
-		i++;
-	if (i == KINDS_WORKS)
+	if (!w && k->works == KINDS_WORKS)
 		return;
-	w = &k->work[i];
-	if (i == k->works) {
-		k->works++;
+	if (!w) {
+		w = &k->work[k->works++];
 		*w = (struct work){.key = s->key, .first = s->index, .begin = s->index, .runs = 1};
 	} else if (s->index > w->last + 1) {
 		w->gap_before = w->gap;
@@ -734,6 +787,9 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		close_stretch(k);
 	k->next = s->index + 1;
 	if (!(expected_ns > 0)) {
+		push_near(k, s);
+		k->learned[k->learneds++ % KINDS_LEARNED] =
+		    (struct learned){s->index, s->key, (double)s->latency_ns};
 		pass_places(k, s->index);
 		return v;
 	}
@@ -745,11 +801,10 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	if (slow && extra > 0) {
 		part = part_of(k, s, expected_ns, (double)s->self_ns - self, part_ns);
 		part_ns[BY_ALL] = extra;
-		v = push_slow(k, s->index, part, part_ns, extra, self);
+		v = push_slow(k, s, expected_ns, part, part_ns, extra, self);
 	} else {
 		close_stretch(k);
-		k->near[k->nears++ % KINDS_NEAR] =
-		    (struct near_step){s->key, (double)s->compute_ns, (double)s->copy_ns};
+		push_near(k, s);
 	}
 	pass_places(k, s->index);
 	return v;

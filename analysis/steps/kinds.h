@@ -13,12 +13,13 @@
 
 #include "analysis/steps/steps.h"
 
-#define KINDS_PLACES 8u	 /* kinds by place; a new one replaces the cheapest */
-#define KINDS_WORKS  16u /* kinds by work: one per model */
-#define KINDS_EVENTS 64u /* remembered slow stretches of no kind */
-#define KINDS_UNSEEN 64u /* remembered stretches of steps that were not judged */
-#define KINDS_EXTRAS 16u /* latest occurrences in a reference */
-#define KINDS_NEAR   16u /* latest usual steps, to find a slow step's account */
+#define KINDS_PLACES  8u   /* kinds by place; a new one replaces the cheapest */
+#define KINDS_WORKS   16u  /* kinds by work: one per model */
+#define KINDS_EVENTS  64u  /* remembered slow stretches of no kind */
+#define KINDS_UNSEEN  64u  /* remembered stretches of steps that were not judged */
+#define KINDS_LEARNED 128u /* latest steps from which a model learned before it judged */
+#define KINDS_EXTRAS  16u  /* latest occurrences in a reference */
+#define KINDS_NEAR    16u  /* latest usual steps, to find a slow step's account */
 
 struct kinds_config {
 	/* By how much two occurrences of a kind may differ in time while few are known. Smaller: a

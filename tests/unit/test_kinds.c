@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis/expect/judge.h"
+#include "base/check.h"
 
 #define MS 1e6
 
@@ -576,6 +577,34 @@ static void chance_slow_steps_hide_no_checkpoint(void **unused)
 	assert_in_range(late, 0, 20);
 }
 
+/* A fault in each evaluation from that step on. When it begins, the model of evaluation has hardly
+ * learned. The latest 40 or 55 usual steps are of training, and tell nothing about an evaluation's. */
+static void a_fault_in_each_evaluation_is_no_kind(void **unused)
+{
+	static const struct {
+		uint64_t every, steps, from;
+	} cases[] = {{60, 20, 120}, {60, 12, 120},  {60, 5, 240},  {60, 5, 300},
+		     {40, 10, 80},  {150, 20, 300}, {150, 20, 450}};
+
+	for (uint32_t i = 0; i < 8 * ARRAY_LEN(cases); i++) {
+		uint64_t every = cases[i / 8].every, steps = cases[i / 8].steps, slow = 0;
+		struct job j = job_of(i + 1);
+
+		while (j.step < 12 * every) {
+			bool evaluates = j.step % every >= every - steps,
+			     is_slow = evaluates && j.step >= cases[i / 8].from;
+			double extra[KINDS_PARTS] = {0};
+
+			extra[KINDS_HOST] = is_slow ? 33 * (1 + 0.03 * normal(&j)) : 0;
+			push(&j, evaluates, extra);
+			slow += is_slow;
+		}
+		assert_int_equal(j.of_kind, 0);
+		assert_int_equal(j.flagged, slow);
+		end(&j);
+	}
+}
+
 /* The same in a job that evaluates: the first checkpoints fall into steps that are not judged yet, and
  * slow steps by chance look like kinds of their own. */
 static void nor_in_a_job_that_evaluates(void **unused)
@@ -806,6 +835,7 @@ int main(void)
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
 	    cmocka_unit_test(nor_in_a_job_that_evaluates),
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
+	    cmocka_unit_test(a_fault_in_each_evaluation_is_no_kind),
 	    cmocka_unit_test(a_kind_that_ends_is_reported_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
 	    cmocka_unit_test(steps_that_are_flagged_do_not_hide_that_all_are_slower),
