@@ -13,6 +13,7 @@
 #include "aggregator/incident/incident_ledgers.h"
 #include "aggregator/incident/incident_private.h"
 #include "aggregator/incident/verdict_sketch.h"
+#include "analysis/robust/median.h"
 #include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
@@ -40,6 +41,8 @@ struct verdict_inputs {
 	struct verdict_sketches sketches;
 	struct rank_list all, peers, part, one;
 	struct rank_list worst; /* of all, the group that costs most */
+	double most_ns;		/* what it lost */
+	double common_ns;	/* what most of the other ranks lost too */
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
@@ -119,16 +122,6 @@ static void rank_list_add(struct rank_list *to, const struct member *m, const st
 static double loss_of(const struct member *m)
 {
 	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
-}
-
-/* What the worst of them lost. */
-static double most_lost(const struct rank_list *of)
-{
-	double ns = 0;
-
-	for (uint32_t k = 0; k < of->count; k++)
-		ns = fmax(ns, loss_of(of->member[k]));
-	return ns;
 }
 
 ORDER_BY(by_loss, const struct member *,
@@ -482,28 +475,29 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 	return false;
 }
 
-/* Whether most of the ranks beside the worst ones lost half as much as this one, or more. Then it is
- * what the machine does to all of them. */
-static bool is_common(const struct verdict_inputs *with, const struct incident *i,
-		      const struct incident_judgement *j, const struct member *m)
+/* What most of the ranks beside the worst ones lost too: the machine does that to all of them. One rank is
+ * not most. */
+static double common_loss(const struct verdict_inputs *with, const struct incident *i,
+			  const struct incident_judgement *j)
 {
-	uint32_t others = j->ranks - with->worst.count, alike = 0;
+	uint32_t others = j->ranks > with->worst.count ? j->ranks - with->worst.count : 0, n = 0;
+	double *ns = others > 1 ? calloc(others, sizeof(*ns)) : NULL, common_ns;
 
-	for (uint32_t k = 0; k < i->member_count; k++)
-		alike += !is_in(&with->worst, i->members[k].rank) &&
-			 loss_of(&i->members[k]) >= thresholds.part.half * loss_of(m);
-	return alike > 1 && 2 * alike > others;
+	if (!ns)
+		return 0;
+	for (uint32_t k = 0; k < i->member_count && n < others; k++)
+		if (!is_in(&with->worst, i->members[k].rank))
+			ns[n++] = loss_of(&i->members[k]);
+	common_ns = median_nth(ns, others, (others - 1) / 2);
+	free(ns);
+	return common_ns;
 }
 
-static const struct member *worst_of(const struct verdict_inputs *with, const uint32_t *group,
-				     uint32_t g)
+/* Whether what a rank or a group beside the worst one lost is a fault of its own. */
+static bool costs_enough(const struct verdict_inputs *with, double ns)
 {
-	const struct member *worst = NULL;
-
-	for (uint32_t k = 0; k < with->all.count; k++)
-		if (group[k] == g && (!worst || loss_of(with->all.member[k]) > loss_of(worst)))
-			worst = with->all.member[k];
-	return worst;
+	return ns >= thresholds.part.little * with->most_ns &&
+	       ns > thresholds.same.factor * with->common_ns;
 }
 
 /* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
@@ -524,8 +518,9 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t k = 0; k < with->all.count; k++)
 		if (group[k] == part[0].group)
 			with->worst.rank[with->worst.count++] = with->all.rank[k];
-	while (n < groups && part[n].lost_ns >= thresholds.part.little * part[0].lost_ns &&
-	       !is_common(with, i, j, worst_of(with, group, part[n].group)))
+	with->most_ns = part[0].lost_ns;
+	with->common_ns = common_loss(with, i, j);
+	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;
 	for (uint32_t g = n; g < groups; g++)
 		for (uint32_t k = 0; k < with->all.count; k++)
@@ -590,16 +585,14 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
-	double little_ns = thresholds.part.little * most_lost(&with->all);
-
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
 		    is_in(&with->all, m->rank) || !m->excerpts.slow.excerpt ||
-		    m->steps.self_excess_ns <= little_ns || !incident_is_lasting(i, m) ||
-		    incident_is_moment(j, m) || is_common(with, i, j, m))
+		    !costs_enough(with, m->steps.self_excess_ns) || !incident_is_lasting(i, m) ||
+		    incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
 		rank_list_add(&with->part, m, m->excerpts.slow.excerpt);
