@@ -59,18 +59,21 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 			   jsonget_number(last, "before_pid"));
 }
 
-/* Sums of causes over the ranks; the first rank that has one, NULL: none has. */
+/* Sums of causes over the ranks; the first rank that has one, NULL: none has. unless: not of ranks that
+ * have this cause; or NULL. */
 static const json_t *sum_lost(const json_t *ranks, const char *const causes[], unsigned count,
-			      double sum[])
+			      const char *unless, double sum[])
 {
 	const json_t *rank, *first = NULL;
 	size_t i;
 
 	json_array_foreach (ranks, i, rank) {
-		for (unsigned k = 0; k < count; k++) {
-			double n = jsonget_number(json_object_get(rank, "lost"), causes[k]);
+		const json_t *lost = json_object_get(rank, "lost");
 
-			if (!(n > 0))
+		for (unsigned k = 0; k < count; k++) {
+			double n = jsonget_number(lost, causes[k]);
+
+			if (!(n > 0) || (unless && jsonget_number(lost, unless) > 0))
 				continue;
 			sum[k] += n;
 			first = first ? first : rank;
@@ -84,7 +87,7 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 	static const char *const causes[] = {"plugin_load", "plugin_init", "plugin_error",
 					     "plugin_crash"};
 	double sum[4] = {0};
-	const json_t *first = sum_lost(ranks, causes, 4, sum);
+	const json_t *first = sum_lost(ranks, causes, 4, NULL, sum);
 
 	if (first)
 		doctor_add(
@@ -101,10 +104,13 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 
 static void check_ranges(struct doctor *d, const json_t *ranks)
 {
-	static const char *const causes[] = {"span_text", "span_unpaired"};
-	double sum[2] = {0};
-	const json_t *first = sum_lost(ranks, causes, 2, sum);
+	static const char *const texts[] = {"span_text"}, *const ends[] = {"span_unpaired"};
+	double text = 0, open = 0;
+	/* where events were overwritten, the program may have closed a range that has no end */
+	const json_t *unclosed = sum_lost(ranks, ends, 1, "lapped", &open);
+	const json_t *first = sum_lost(ranks, texts, 1, NULL, &text);
 
+	first = first ? first : unclosed;
 	if (first)
 		doctor_add(d, "ranges", DOCTOR_WARN,
 			   "correct the program's NVTX or sysom_span calls; the other ranges are "
@@ -112,7 +118,7 @@ static void check_ranges(struct doctor *d, const json_t *ranks)
 			   "for example in process %.0f (%s): %.0f texts of ranges were too long "
 			   "or not terminated, %.0f ranges were never closed or never opened",
 			   jsonget_number(first, "pid"),
-			   term_safe(jsonget_text(first, "program"), 60), sum[0], sum[1]);
+			   term_safe(jsonget_text(first, "program"), 60), text, open);
 }
 
 void doctor_jobs_status_check(struct doctor *d, const json_t *status)
@@ -125,7 +131,7 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 	check_plugins(d, ranks);
 	check_ranges(d, ranks);
 	check_catalogues(d, ranks);
-	if (sum_lost(ranks, causes, 3, sum))
+	if (sum_lost(ranks, causes, 3, NULL, sum))
 		doctor_add(d, "Python spans", DOCTOR_WARN,
 			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
 			   "%.0f values were not valid counts or ids, %.0f requests exceeded the "
