@@ -151,6 +151,15 @@ uint32_t *registry_counter(struct registry_comm *comm, uint8_t func, int peer)
 	return func < REGISTRY_FUNCS ? &comm->counters[func] : NULL;
 }
 
+bool registry_collected(void)
+{
+	for (unsigned i = 0; i < REGISTRY_COMMS; i++)
+		for (unsigned f = 0; f < REGISTRY_FUNCS; f++)
+			if (__atomic_load_n(&registry_comms[i].counters[f], __ATOMIC_RELAXED))
+				return true;
+	return false;
+}
+
 /* ---- streams and contexts ---- */
 
 void registry_stream_add(const struct event_stream *event)

@@ -38,6 +38,8 @@ void registry_comm_remove(struct registry_comm *comm);
 /* The instance counter of (comm, func), or for point to point of (comm, peer, direction). NULL: no
  * room. */
 uint32_t *registry_counter(struct registry_comm *comm, uint8_t func, int peer);
+/* Whether any collective was counted. */
+bool registry_collected(void);
 
 /* ---- streams and contexts ---- */
 void registry_stream_add(const struct event_stream *event);

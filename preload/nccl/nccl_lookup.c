@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "preload/hooks.h"
+#include "preload/registry.h"
 #include "preload/sysom.h"
 #include "preload/tracer.h"
 
@@ -29,6 +30,8 @@ static void *lookup_library;	/* the user's, where NCCL did not search itself */
 static bool lookup_none;	/* the user wants no plugin */
 static bool lookup_alone;	/* there is none of the user's: NCCL gets ours */
 static uint32_t lookup_failed;	/* not counted yet: there may be no ring */
+static char
+    lookup_named[LOOKUP_PATH_BYTES]; /* by the user's variable; "": none is, or it is known */
 
 /* The value that a configuration file of NCCL gives our variable. A later line does not change it:
  * NCCL sets what is not set. */
@@ -71,15 +74,15 @@ static void lookup_fail(bool failed)
 		__atomic_add_fetch(&lookup_failed, 1, __ATOMIC_RELAXED);
 }
 
-static void *lookup_open(const char *name)
+static void *lookup_open(const char *name, int flags)
 {
 	char path[LOOKUP_PATH_BYTES + 32];
-	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | flags);
 
 	if (library)
 		return library;
 	snprintf(path, sizeof(path), "libnccl-profiler-%s.so", name);
-	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
 }
 
 static unsigned lookup_version(const char *name)
@@ -122,7 +125,7 @@ static void lookup_search(void)
 	if (lookup_in_files(value, sizeof(value))) {
 		lookup_none = !strcasecmp(value, "none");
 		if (!lookup_none && strcmp(value, "STATIC_PLUGIN")) {
-			lookup_library = lookup_open(value);
+			lookup_library = lookup_open(value, 0);
 			lookup_fail(!lookup_library);
 		}
 		lookup_fail(lookup_library && !lookup_has_any(lookup_library));
@@ -199,6 +202,9 @@ void nccl_lookup_prepare(void)
 	if (text && (!strcmp(text, "0") || !strcasecmp(text, "off")))
 		return;
 	hooks_plugin = lookup_table;
+	text = getenv(LOOKUP_VARIABLE);
+	if (text && strcasecmp(text, "none") && strcmp(text, "STATIC_PLUGIN"))
+		snprintf(lookup_named, sizeof(lookup_named), "%s", text);
 	setenv(LOOKUP_VARIABLE, "STATIC_PLUGIN", 0);
 }
 
@@ -216,6 +222,21 @@ void nccl_lookup_left(unsigned version)
 		return;
 	__atomic_store_n(&lookup_user[version], NULL, __ATOMIC_RELEASE);
 	lookup_fail(true);
+}
+
+void nccl_lookup_unasked(void)
+{
+	void *library;
+
+	/* with the first collective, a communicator is complete */
+	if (!*lookup_named || !registry_collected())
+		return;
+	library = lookup_open(lookup_named, RTLD_NOLOAD);
+	lookup_fail(!library || !lookup_has_any(library));
+	if (library) /* perhaps by RTLD_DEEPBIND: NCCL asked past our dlsym */
+		dlclose(library);
+	dlerror();
+	*lookup_named = 0;
 }
 
 uint32_t nccl_lookup_failures(void)

@@ -16,5 +16,8 @@ void nccl_lookup_prepare(void);
 const struct nccl_profiler_table *nccl_lookup_user(unsigned version);
 /* A plugin that has unloaded itself is not called again. */
 void nccl_lookup_left(unsigned version);
+/* By the helper, while NCCL has asked for no plugin: if the user's variable named one at the start, looks
+ * once whether it is there. */
+void nccl_lookup_unasked(void);
 /* How often the user's plugin could not be used, or has unloaded itself, since the last call. */
 uint32_t nccl_lookup_failures(void);

@@ -368,8 +368,13 @@ void nccl_plugin_tend(uint64_t now_ns)
 	uint32_t top = __atomic_load_n(&plugin_context_top, __ATOMIC_ACQUIRE);
 	int wanted, raw = plugin_raw() & ~NCCL_PROFILE_KERNEL_CH;
 
-	if (!top)
-		return; /* NCCL has not asked for us */
+	if (!top) { /* NCCL has not asked for us */
+		nccl_lookup_unasked();
+		if (tracer_state() == TRACER_ON)
+			ring_writer_count_drop(&tracer_ring, RING_DROP_PLUGIN_LOAD,
+					       nccl_lookup_failures());
+		return;
+	}
 	if (plugin_always)
 		nccl_channels_demand(NCCL_CHANNELS_FOREVER);
 	plugin_always = false;

@@ -219,6 +219,14 @@ for text, more in (("without functions", {"NCCL_PROFILER_PLUGIN": f"{B}/test/nul
     rc, events, rest, drops, err, _ = run(LOADER, "stay", **more)
     check(rc == 0 and "found=sysom" in " ".join(rest) and counts(drops) == [1, 0, 0, 0],
           f"a plugin {text} is counted, and NCCL gets ours", rc, rest, drops, err)
+for value, want in (("nonsense", 1), (f"{DIR}/nowhere.so", 1), ("libc.so.6", 1), ("x" * 5000, 1), ("none", 0), ("", 0), (CHAIN, 0)):
+    # with the last one loaded, NCCL may have asked past our dlsym
+    load = f":{CHAIN}" if value == CHAIN else ""
+    rc, events, rest, drops, err, _ = run(
+        "/bin/sh", "-c", f"LD_PRELOAD=$LD_PRELOAD{load} exec {B}/test/caller nccl 3 stay", LD_LIBRARY_PATH=f"{B}/test/null",
+        NCCL_PROFILER_PLUGIN=value)
+    check(rc == 0 and counts(drops) == [want, 0, 0, 0] and any(r.startswith("nccl=") for r in rest),
+          f"a job whose plugin is '{value[:30]}' and that NCCL did not find: {want} is counted after collectives", rc, rest, drops, err)
 rc, events, rest, drops, err, _ = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
 check("plugin=theirs" in rest, "the user's variable is not changed", rest)
 shutil.rmtree(DIR)

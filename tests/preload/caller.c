@@ -415,6 +415,8 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		/* a sysomd must have had a chance to see us */
 		sleep_ms(60);
+		if (argc > 3 && !strcmp(argv[3], "stay")) /* some ticks of the helper */
+			sleep_ms(500);
 		if (argc > 3 && !strcmp(argv[3], "_exit"))
 			_exit(0);
 		if (argc > 3 && !strcmp(argv[3], "kill"))
