@@ -124,6 +124,9 @@ struct fleet_part {
 	/* key: of the node's name, because places are reused; of a dropped part: 1 + the next
 	 * such, or 0 */
 	uint64_t key, born_ns, seen_ns;
+	/* requests that are open there, how long the oldest has waited, and when it said so; 0: never */
+	uint32_t running, waiting;
+	uint64_t wait_ns, requests_ns;
 	uint64_t asked_run; /* of its sysomd that was asked for pieces of requests; 0: none */
 	/* shares a communicator with the job's other nodes, or was the job's first node */
 	bool proven;

@@ -16,7 +16,6 @@
 #include "base/text/text.h"
 #include "model/request.h"
 
-#define NODES_MAX   64u
 #define GROUPS_MAX  16u
 #define RECENT_MAX  64u
 #define PERIOD_NS   60000000000ull   /* of one of the two histograms */
@@ -24,9 +23,10 @@
 #define QUIET_NS    600000000000ull  /* a group without a new request for this long has ended */
 #define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as this old */
 
-struct of_node {
-	uint32_t node, running, waiting;
-	uint64_t wait_ns, seen_ns;
+/* Of the nodes that are alive. */
+struct open_sum {
+	uint64_t nodes, running, waiting;
+	uint64_t wait_ns; /* the longest */
 };
 
 struct seen {
@@ -54,8 +54,6 @@ struct times {
 };
 
 struct fleet_requests {
-	struct of_node node[NODES_MAX];
-	uint32_t nodes;
 	struct request_counts sum;
 	struct times now, before;
 	uint64_t period_ns;		 /* begin of `now` */
@@ -81,22 +79,6 @@ void fleet_requests_free(struct fleet *f, struct fleet_job *job)
 }
 
 /* ---- a node's report ---- */
-
-static void set_node(struct fleet_requests *q, uint32_t node, const struct request_job *r,
-		     uint64_t now_ns)
-{
-	struct of_node *at = NULL, *oldest = &q->node[0];
-
-	for (uint32_t i = 0; i < q->nodes; i++) {
-		if (q->node[i].node == node)
-			at = &q->node[i];
-		if (q->node[i].seen_ns < oldest->seen_ns)
-			oldest = &q->node[i];
-	}
-	if (!at)
-		at = q->nodes < NODES_MAX ? &q->node[q->nodes++] : oldest;
-	*at = (struct of_node){node, r->running, r->waiting, r->oldest_wait_ns, now_ns};
-}
 
 /* A time of the node's clock. What cannot be is the nearest time that can, so the order stays. */
 static uint64_t unix_of(const struct fleet_node *n, uint64_t t_ns)
@@ -206,6 +188,7 @@ void fleet_requests_late(struct fleet_job *job, const char *nodes,
 void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			 bool believed, const struct request_job *r, uint64_t now_ns)
 {
+	struct fleet_part *part = fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes));
 	struct fleet_requests *q = job->requests;
 
 	if (!q && believed)
@@ -220,8 +203,13 @@ void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fl
 		q->now = (struct times){0};
 		q->period_ns = now_ns;
 	}
-	if (believed || (q->joined && fleet_joined_shares(q->joined, (uint32_t)(n - f->nodes))))
-		set_node(q, (uint32_t)(n - f->nodes), r, now_ns);
+	if (part &&
+	    (believed || (q->joined && fleet_joined_shares(q->joined, (uint32_t)(n - f->nodes))))) {
+		part->running = r->running;
+		part->waiting = r->waiting;
+		part->wait_ns = r->oldest_wait_ns;
+		part->requests_ns = now_ns;
+	}
 	if (!believed) {
 		f->counts.dropped++;
 		return;
@@ -426,20 +414,20 @@ static json_t *violations_json(const struct fleet_requests *q)
 	return list;
 }
 
-/* Sums over the nodes that are alive. */
-static struct of_node sum_of(const struct fleet *f, const struct fleet_requests *q, uint64_t now_ns)
+static struct open_sum sum_of(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
 {
-	struct of_node sum = {0};
+	struct open_sum sum = {0};
 
-	for (uint32_t i = 0; i < q->nodes; i++) {
-		const struct of_node *n = &q->node[i];
+	for (uint32_t i = 0; i < job->part_count; i++) {
+		const struct fleet_part *p = &job->parts[i];
 
-		if (!fleet_is_alive(f, n->seen_ns, now_ns))
+		if (p->node == FLEET_NONE || !p->requests_ns ||
+		    !fleet_is_alive(f, p->requests_ns, now_ns))
 			continue;
-		sum.node++;
-		sum.running += n->running;
-		sum.waiting += n->waiting;
-		sum.wait_ns = n->wait_ns > sum.wait_ns ? n->wait_ns : sum.wait_ns;
+		sum.nodes++;
+		sum.running += p->running;
+		sum.waiting += p->waiting;
+		sum.wait_ns = p->wait_ns > sum.wait_ns ? p->wait_ns : sum.wait_ns;
 	}
 	return sum;
 }
@@ -448,13 +436,13 @@ static json_t *job_json(const struct fleet *f, const struct fleet_job *job, bool
 			uint64_t now_ns)
 {
 	const struct fleet_requests *q = job->requests;
-	struct of_node sum = sum_of(f, q, now_ns);
+	struct open_sum sum = sum_of(f, job, now_ns);
 	json_t *out = json_pack(
 	    "{s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "job",
-	    json_text(job->name), "nodes", (json_int_t)sum.node, "running", (json_int_t)sum.running,
-	    "waiting", (json_int_t)sum.waiting, "oldest_wait_ms", (double)sum.wait_ns * 1e-6,
-	    "arrived", (json_int_t)q->sum.arrived, "ended", (json_int_t)q->sum.ended, "lost",
-	    (json_int_t)q->sum.lost, "violations_dropped",
+	    json_text(job->name), "nodes", (json_int_t)sum.nodes, "running",
+	    (json_int_t)sum.running, "waiting", (json_int_t)sum.waiting, "oldest_wait_ms",
+	    (double)sum.wait_ns * 1e-6, "arrived", (json_int_t)q->sum.arrived, "ended",
+	    (json_int_t)q->sum.ended, "lost", (json_int_t)q->sum.lost, "violations_dropped",
 	    (json_int_t)(q->sum.violations_dropped + q->groups_full), "ttft",
 	    objective_json(q, REQUEST_TTFT), "tpot", objective_json(q, REQUEST_TPOT), "queue",
 	    times_json(&q->before.queue, &q->now.queue));
@@ -539,7 +527,7 @@ static const struct {
 /* A job's, as of one moment. */
 struct job_figures {
 	bool known;
-	struct of_node now;
+	struct open_sum now;
 	double quantile_s[REQUEST_OBJECTIVES][ARRAY_LEN(quantiles)]; /* NAN: no request */
 	double violated[REQUEST_OBJECTIVES];
 };
@@ -550,7 +538,7 @@ static void take_figures(const struct fleet *f, const struct fleet_job *job, uin
 	const struct fleet_requests *q = job->requests;
 
 	out->known = true;
-	out->now = sum_of(f, q, now_ns);
+	out->now = sum_of(f, job, now_ns);
 	for (unsigned o = 0; o < REQUEST_OBJECTIVES; o++) {
 		struct durations both = o == REQUEST_TTFT ? q->now.ttft : q->now.tpot;
 
@@ -580,10 +568,10 @@ static void put_figures(struct metrics *m, const struct fleet_job_name *names,
 	for (uint32_t i = 0; i < n; i++) {
 		if (!v[i].known)
 			continue;
-		metrics_sample(m, "sysom_job_requests", v[i].now.running, "job_name", names[i].name,
-			       "state", "running", NULL);
-		metrics_sample(m, "sysom_job_requests", v[i].now.waiting, "job_name", names[i].name,
-			       "state", "waiting", NULL);
+		metrics_sample(m, "sysom_job_requests", (double)v[i].now.running, "job_name",
+			       names[i].name, "state", "running", NULL);
+		metrics_sample(m, "sysom_job_requests", (double)v[i].now.waiting, "job_name",
+			       names[i].name, "state", "waiting", NULL);
 	}
 	metrics_family(m, "sysom_job_request_seconds",
 		       "Time to first token (ttft) and time per output token (tpot) of the last "

@@ -2465,6 +2465,35 @@ static void serving_jobs_come_page_by_page(void **unused)
 		fs_fini(&jobs[i]);
 }
 
+/* Replicas: more than the nodes of a usual job. */
+static void open_requests_of_all_nodes_are_summed(void **unused)
+{
+	static struct request_job r;
+	struct beat_rank ranks[2];
+	struct fs_job j;
+	struct beat b;
+	json_t *got, *job;
+
+	fs_init(&j, "serve", 100, 1, 11);
+	now_s = 6;
+	for (uint32_t n = 0; n < 100; n++) {
+		assert_true(fs_beat(&j, n, now_s, ranks, &b));
+		r = (struct request_job){.running = 3, .waiting = 2, .oldest_wait_ns = n};
+		snprintf(r.job, sizeof(r.job), "%s", j.name);
+		b.requests = &r;
+		b.request_count = 1;
+		send_beat(&b);
+	}
+	got = requests_of(j.name);
+	job = json_array_get(json_object_get(got, "requests"), 0);
+	assert_int_equal(json_integer_value(json_object_get(job, "nodes")), 100);
+	assert_int_equal(json_integer_value(json_object_get(job, "running")), 300);
+	assert_int_equal(json_integer_value(json_object_get(job, "waiting")), 200);
+	assert_true(fabs(jsonget_number(job, "oldest_wait_ms") - 99e-6) < 1e-9);
+	json_decref(got);
+	fs_fini(&j);
+}
+
 /* ---- requests whose instances are on different nodes ---- */
 
 static struct request_job asked_job;
@@ -2874,6 +2903,7 @@ static const struct CMUnitTest tests[] = {
     T(each_phase_of_a_request_has_its_cause),
     T(a_request_that_took_hours_has_a_step_of_an_hour_at_most),
     T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
+    T(open_requests_of_all_nodes_are_summed),
     T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
     T(a_clock_that_is_behind_says_no_transfer),
     T(a_clock_that_is_ahead_says_no_transfer),
