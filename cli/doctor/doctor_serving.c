@@ -93,7 +93,7 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 		doctor_add(
 		    d, "NCCL plugin", DOCTOR_WARN,
 		    "correct or remove that plugin: NCCL_PROFILER_PLUGIN, nccl.conf or "
-		    "libnccl-profiler.so of the job; sysom's own plugin still works",
+		    "libnccl-profiler.so of the job",
 		    "the job's own profiler plugin fails, for example in process %.0f (%s): %.0f "
 		    "times "
 		    "it could not be loaded or had unloaded itself, %.0f times its init "
