@@ -119,9 +119,9 @@ static void print_slow_step(const json_t *v)
 	if (!json_is_object(s))
 		return;
 	printf("   longest step %s", term_ms(jsonget_number(s, "ms")));
-	printf(", %s tokens of", term_count(jsonget_number(s, "step_tokens")));
-	printf(" %s requests%s%s\n", term_count(jsonget_number(s, "batch")), *span ? ", in " : "",
-	       term_safe(span, 64));
+	printf(", %s of", term_counted(jsonget_number(s, "step_tokens"), "token", "tokens"));
+	printf(" %s%s%s\n", term_counted(jsonget_number(s, "batch"), "request", "requests"),
+	       *span ? ", in " : "", term_safe(span, 64));
 }
 
 static void print_violations(const json_t *violations)
@@ -217,8 +217,9 @@ static void put_slowest(const json_t *list)
 		printf("%s%s", i ? ", " : "; longest ", term_ms(jsonget_number(s, "ms")));
 		printf(" at +%s (%s of", term_ms(jsonget_number(s, "begin_ms")),
 		       term_count(jsonget_number(s, "tokens")));
-		printf(" %s tokens, %s requests)", term_count(jsonget_number(s, "step_tokens")),
-		       term_count(jsonget_number(s, "batch")));
+		printf(" %s, %s)",
+		       term_counted(jsonget_number(s, "step_tokens"), "token", "tokens"),
+		       term_counted(jsonget_number(s, "batch"), "request", "requests"));
 	}
 }
 
@@ -262,7 +263,8 @@ static void put_parts(const json_t *r, const char *parts)
 		printf("    %-8s %9s%s", phases[i].name, term_ms(json_number_value(v)),
 		       phases[i].what);
 		if (phases[i].steps)
-			printf("  %s steps", term_count(jsonget_number(r, phases[i].steps)));
+			printf("  %s",
+			       term_counted(jsonget_number(r, phases[i].steps), "step", "steps"));
 		if (phases[i].slowest)
 			put_slowest(json_object_get(r, phases[i].slowest));
 		putchar('\n');

@@ -268,15 +268,15 @@ static void print_sampler(const json_t *s)
 	if (jsonget_number(s, "samples_total") <= 0)
 		return;
 	snprintf(text, sizeof(text),
-		 "%s Hz, %s%% of ticks%s; %s samples of %s processes, truncated %s, lost %s",
+		 "%s Hz, %s%% of ticks%s; %s samples of %s, truncated %s, lost %s",
 		 term_count(jsonget_number(s, "rate_hz")),
 		 term_count(jsonget_number(s, "fraction_percent")),
 		 jsonget_true(s, "wide")     ? " (on the whole node, because a rank is slow)"
 		 : jsonget_true(s, "raised") ? " (more, because a rank is slow)"
 					     : "",
 		 term_count(jsonget_number(s, "samples_total")),
-		 term_count(jsonget_number(s, "processes")), term_count(truncated),
-		 term_count(lost_count));
+		 term_counted(jsonget_number(s, "processes"), "process", "processes"),
+		 term_count(truncated), term_count(lost_count));
 	term_wrap(stdout, INDENT, "", text, term_columns());
 }
 
@@ -318,8 +318,9 @@ static void print_os(const json_t *os)
 				       : "off: ",
 	       bpf ? "" : term_safe(jsonget_text(os, "why"), 120), term_style(TERM_PLAIN));
 	if (bpf)
-		printf(", %s processes, %s threads", term_count(jsonget_number(os, "processes")),
-		       term_count(jsonget_number(os, "threads")));
+		printf(", %s, %s",
+		       term_counted(jsonget_number(os, "processes"), "process", "processes"),
+		       term_counted(jsonget_number(os, "threads"), "thread", "threads"));
 	if (*jsonget_text(os, "missing"))
 		printf("; not available: %s", term_safe(jsonget_text(os, "missing"), 200));
 	if (*jsonget_text(json_object_get(os, "cost"), "turned_down"))
@@ -438,13 +439,10 @@ static void print_node(const json_t *n)
 /* "1 job", "2 jobs" */
 static const char *counted(const json_t *o, const char *key, const char *noun)
 {
-	static char texts[8][64];
-	static unsigned turn;
-	double n = jsonget_number(o, key);
-	char *out = texts[turn++ % 8];
+	char many[32];
 
-	snprintf(out, sizeof(texts[0]), "%s %s%s", term_count(n), noun, n == 1 ? "" : "s");
-	return out;
+	snprintf(many, sizeof(many), "%ss", noun);
+	return term_counted(jsonget_number(o, key), noun, many);
 }
 
 static void print_cluster(const char *url, const json_t *c)

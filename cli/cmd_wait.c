@@ -82,8 +82,8 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	}
 	/* a serving engine and its API process have no rank */
 	if (alive)
-		snprintf(processes, sizeof(processes), "%.0f process%s", alive,
-			 alive == 1 ? "" : "es");
+		snprintf(processes, sizeof(processes), "%s",
+			 term_counted(alive, "process", "processes"));
 	count_rate(p, steps, now);
 	if (p->rate >= 0 && alive)
 		snprintf(rate, sizeof(rate), "  %.0f steps/s", p->rate);

@@ -240,6 +240,14 @@ const char *term_excess(double excess)
 	return out;
 }
 
+const char *term_counted(double n, const char *one, const char *many)
+{
+	char *out = next_text();
+
+	snprintf(out, TERM_TEXT_BYTES, "%s %s", term_count(n), n == 1 ? one : many);
+	return out;
+}
+
 const char *term_rank(long long rank)
 {
 	char *out = next_text();

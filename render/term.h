@@ -29,12 +29,13 @@ const char *term_style(enum term_style s);
 const char *term_safe(const char *text, unsigned max_columns);
 /* Bytes of the next character, at least 1; *ok: valid and harmless. text must not be empty. */
 unsigned term_next_char(const char *text, bool *ok);
-const char *term_ms(double ms);		    /* "27.5 ms", "1.24 s", "830 us" */
-const char *term_ms_cell(double ms);	    /* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
-const char *term_bytes(double bytes);	    /* "1.2 MB" */
-const char *term_percent(double share);	    /* 0.123 -> "12.3%" */
-const char *term_excess(double excess);	    /* 0.5 -> "+50%", 48 -> "x49" */
-const char *term_count(double n);	    /* "12,345" */
+const char *term_ms(double ms);		/* "27.5 ms", "1.24 s", "830 us" */
+const char *term_ms_cell(double ms);	/* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
+const char *term_bytes(double bytes);	/* "1.2 MB" */
+const char *term_percent(double share); /* 0.123 -> "12.3%" */
+const char *term_excess(double excess); /* 0.5 -> "+50%", 48 -> "x49" */
+const char *term_count(double n);	/* "12,345" */
+const char *term_counted(double n, const char *one, const char *many); /* "1 step", "12 steps" */
 const char *term_rank(long long rank);	    /* "rank 3", "a process without a rank" */
 const char *term_rank_cell(long long rank); /* "3", "-" */
 const char *term_span(double seconds);	    /* "46.0 ms", "12.4 s", "3 min 5 s" */

@@ -64,6 +64,8 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_ms(0), "0 ms");
 	assert_string_equal(term_ms(NAN), "?");
 	assert_string_equal(term_ms_cell(1240), "1240 ms");
+	assert_string_equal(term_counted(1, "process", "processes"), "1 process");
+	assert_string_equal(term_counted(1200, "step", "steps"), "1,200 steps");
 	assert_string_equal(term_rank(0), "rank 0");
 	assert_string_equal(term_rank(-1), "a process without a rank");
 	assert_string_equal(term_rank_cell(12), "12");
