@@ -232,10 +232,10 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 static void top_title(char *out, size_t room, const struct top *t)
 {
 	if (t->ranks)
-		snprintf(out, room, "%zu %s %s %s, %s flagged, %s %s lost", t->ranks,
-			 t->ranks == 1 ? "rank," : "ranks, in all", term_count(t->steps),
-			 t->steps == 1 ? "step" : "steps", term_count(t->flagged),
-			 term_count(t->lost), t->lost == 1 ? "event" : "events");
+		snprintf(out, room, "%s, %s%s, %s flagged, %s lost",
+			 term_counted((double)t->ranks, "rank", "ranks"),
+			 term_counted(t->steps, "step", "steps"), t->ranks == 1 ? "" : " in all",
+			 term_count(t->flagged), term_counted(t->lost, "event", "events"));
 	else if (t->job)
 		snprintf(out, room, "no ranks of job %s%s (sysom top without --job shows all)",
 			 term_safe(t->job, 60), t->seen);
