@@ -322,8 +322,8 @@ static void print_other_spikes(FILE *to, const json_t *in)
 			snprintf(in_span, sizeof(in_span), " (%s)", term_safe(span, 80));
 		if (count > 1)
 			snprintf(of, sizeof(of), "; the longest of %s", term_count(count));
-		snprintf(text, sizeof(text), "rank %lld: %s, expected %s, in %s%s%s",
-			 (long long)jsonget_integer(s, "rank"),
+		snprintf(text, sizeof(text), "%s: %s, expected %s, in %s%s%s",
+			 term_rank(jsonget_integer(s, "rank")),
 			 term_ms(jsonget_number(s, "latency_ms")),
 			 term_ms(jsonget_number(s, "expected_ms")),
 			 term_safe(jsonget_text(s, "function"), 80), in_span, of);

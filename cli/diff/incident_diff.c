@@ -310,7 +310,7 @@ const char *incident_diff_name(const struct incident_diff *d, bool other)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "rank %d%s", (other ? d->other : d->base)->who.rank,
+	snprintf(text, sizeof(text), "%s%s", term_rank((other ? d->other : d->base)->who.rank),
 		 other ? "" : " (healthy)");
 	return term_safe(text, 60);
 }

@@ -5,6 +5,7 @@
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "render/escape.h"
+#include "render/term.h"
 
 #define NODES_SHOWN 16u
 #define RANKS_SHOWN 64u /* of a node */
@@ -31,8 +32,8 @@ static void put_rank(FILE *to, const struct trace_rank *r, bool culprit)
 {
 	char gpu[160];
 
-	fprintf(to, "<span class=\"rank%s\"><b>rank %d</b> ", culprit ? " culprit" : "",
-		r->who.rank);
+	fprintf(to, "<span class=\"rank%s\"><b>%s</b> ", culprit ? " culprit" : "",
+		term_rank(r->who.rank));
 	if (culprit)
 		escape_html(to, gpu_of(r, gpu, sizeof(gpu)));
 	if (*r->nic)

@@ -79,9 +79,9 @@ static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 		if (!is_flagged(s))
 			continue;
 		left--;
-		snprintf(text, sizeof(text), "rank %d, step %llu: %s, expected %s", r->who.rank,
-			 (unsigned long long)s->step.index, term_ms(latency_ms(s)),
-			 term_ms(s->expected_ns / 1e6));
+		snprintf(text, sizeof(text), "%s, step %llu: %s, expected %s",
+			 term_rank(r->who.rank), (unsigned long long)s->step.index,
+			 term_ms(latency_ms(s)), term_ms(s->expected_ns / 1e6));
 		fprintf(p->to,
 			"<g class=\"p\"%s role=\"img\" aria-label=\"%s\"><circle class=\"hit\" "
 			"cx=\"%.2f%%\" cy=\"%.1f\" r=\"8\"/><circle class=\"pt\" cx=\"%.2f%%\" "
@@ -152,7 +152,7 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 				continue;
 			}
 			left--;
-			fprintf(to, "<tr><td>%d</td><td>%llu</td>", r->who.rank,
+			fprintf(to, "<tr><td>%s</td><td>%llu</td>", term_rank_cell(r->who.rank),
 				(unsigned long long)s->step.index);
 			escape_cell(to, expected_ms > 0 ? term_ms_cell(expected_ms) : "-");
 			escape_cell(to, term_ms_cell(ms));
@@ -185,7 +185,11 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	fputs("<p class=\"dim\">", to);
 	plot_axes_key(to, "pt", "observed; dots: flagged steps");
 	plot_axes_key(to, "ok", "expected");
-	plot_axes_key(to, "dot", "other ranks");
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (!is_shown(in, &m->ranks[i]) && within(&p, &m->ranks[i])) {
+			plot_axes_key(to, "dot", "other ranks");
+			break;
+		}
 	fputs("</p>\n", to);
 	plot_axes_begin(&p, "steps", "step latency", "step");
 	for (size_t i = 0; i < m->rank_count && others < RANKS_DRAWN; i++)

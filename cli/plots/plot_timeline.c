@@ -302,8 +302,8 @@ static void put_side(const struct plot_axes *p, const struct trace_model *m, con
 	struct lane l = {.p = p, .s = s, .causes = causes, .y = y + HEAD};
 	double end = plot_axes_x(p, (double)s->step->step.latency_ns / 1e6);
 
-	fprintf(p->to, "<text x=\"0\" y=\"%.1f\">rank %d, step %llu, %s: %s</text>\n", y + 17,
-		s->r->who.rank, (unsigned long long)s->step->step.index, s->what,
+	fprintf(p->to, "<text x=\"0\" y=\"%.1f\">%s, step %llu, %s: %s</text>\n", y + 17,
+		term_rank(s->r->who.rank), (unsigned long long)s->step->step.index, s->what,
 		term_ms((double)s->step->step.latency_ns / 1e6));
 	put_host(&l);
 	for (uint32_t k = 0; k < s->streams; k++) {

@@ -74,11 +74,12 @@ static int put_kernels(FILE *to, const struct trace_model *m, const struct trace
 
 	side[0].k = kernel_diff_of_rank(m, r, KERNEL_STEPS_OTHER, &side[0].count, &side[0].steps);
 	side[1].k = kernel_diff_of_rank(m, r, KERNEL_STEPS_SLOW, &side[1].count, &side[1].steps);
-	fprintf(to, "<h2>Kernels and copies of rank %d: its slow steps and the others</h2>\n",
-		r->who.rank);
+	fprintf(to, "<h2>Kernels and copies of %s: its slow steps and the others</h2>\n",
+		term_rank(r->who.rank));
 	if (side[0].k || side[1].k)
 		return put_table(to, "kernels", side);
-	fputs("<p class=\"dim\">Its windows are summaries without records.</p>\n", to);
+	fprintf(to, "<p class=\"dim\">Its windows %s.</p>\n",
+		r->host_count ? "have none" : "are summaries without records");
 	return 0;
 }
 
@@ -114,12 +115,11 @@ static int put_difference(FILE *to, const json_t *in, const struct trace_model *
 		return 0;
 	err = peer ? incident_diff_make(&d, m, peer, culprit) : -ENODATA;
 	if (err == -ENODATA)
-		fprintf(
-		    to,
-		    "<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">There is "
-		    "no window of a healthy peer with stacks or kernels, so rank %d is compared "
-		    "with none.</p>\n</section>\n",
-		    culprit->who.rank);
+		fprintf(to,
+			"<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">There is "
+			"no window of a healthy peer with stacks or kernels, so %s is compared "
+			"with none.</p>\n</section>\n",
+			term_rank(culprit->who.rank));
 	if (err)
 		return err == -ENODATA ? 0 : err;
 	*cpu = d.has_cpu;

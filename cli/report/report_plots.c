@@ -76,10 +76,10 @@ static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 		return;
 	fprintf(to,
 		"<rect class=\"%s\" x=\"%.3f%%\" y=\"%.1f\" width=\"%.3f%%\" height=\"%.1f\" "
-		"fill-opacity=\"%.2f\"><title>rank %d, step %llu: %s</title></rect>\n",
+		"fill-opacity=\"%.2f\"><title>%s, step %llu: %s</title></rect>\n",
 		v > 0 ? "hot" : "cold", percent(h, c), r * h->row, percent(h, 1), h->row - 1.5,
-		strength, h->g->rank[r]->who.rank, (unsigned long long)h->g->first_step[c],
-		value_text(h, v));
+		strength, term_rank(h->g->rank[r]->who.rank),
+		(unsigned long long)h->g->first_step[c], value_text(h, v));
 }
 
 /* Unknown cells must not look like healthy ones. */
@@ -172,10 +172,10 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
 		"<svg class=\"heat\" data-kind=\"%s\" height=\"%.0f\" role=\"img\" "
-		"aria-label=\"Heat map of %s by rank and step; rank %d in flagged steps: %s in the "
+		"aria-label=\"Heat map of %s by rank and step; %s in flagged steps: %s in the "
 		"median\">\n",
 		late ? "late" : "self", g->rank_count * h.row, late ? "lateness" : "self time",
-		g->rank[g->culprit]->who.rank,
+		term_rank(g->rank[g->culprit]->who.rank),
 		value_text(&h, late ? own.late_ns / 1e6 : own.excess));
 	for (uint32_t r = 0; r < g->rank_count; r++) {
 		fprintf(
@@ -183,10 +183,10 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		    "<rect class=\"cellbg\" x=\"0\" y=\"%.1f\" width=\"100%%\" height=\"%.1f\"/>\n",
 		    r * h.row, h.row - 1.5);
 		if (h.row >= 20 || r % 4 == 0 || r == g->culprit)
-			fprintf(to,
-				"<text x=\"-8\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
+			fprintf(to, "<text x=\"-8\" y=\"%.1f\" text-anchor=\"end\"%s>%s</text>\n",
 				(r + 0.5) * h.row + 4, r == g->culprit ? " class=\"culprit\"" : "",
-				g->rank[r]->who.rank);
+				g->rank[r]->who.rank < 0 ? "no rank"
+							 : term_rank(g->rank[r]->who.rank));
 		put_unknown(to, &h, r);
 		for (uint32_t c = 0; c < g->columns; c++)
 			put_cell(to, &h, r, c);
@@ -321,8 +321,8 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 	for (size_t i = 0; i < s->count; i++)
 		flagged += s->p[i].flagged;
 	snprintf(label, sizeof(label),
-		 "Step time against work of rank %d: %zu steps, %zu flagged, and the expected line",
-		 r->who.rank, s->count, flagged);
+		 "Step time against work of %s: %zu steps, %zu flagged, and the expected line",
+		 term_rank(r->who.rank), s->count, flagged);
 	plot_axes_fit_ms(&p, s->y_lo, s->y_hi);
 	plot_axes_fit(&p.x, s->x_lo, s->x_hi, 4);
 	plot_axes_begin(&p, "roofline", label, work_name(s, work, sizeof(work)));
@@ -366,10 +366,10 @@ void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model 
 		const struct trace_window *w = r->window_count ? &r->windows[0] : NULL;
 
 		fprintf(to,
-			"<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
+			"<section id=\"roofline\">\n<h2>Roofline of %s</h2>\n<p class=\"dim\">"
 			"Each dot is a step: its latency by its work. The line is the expected "
 			"latency; red steps are flagged.%s",
-			r->who.rank,
+			term_rank(r->who.rank),
 			any_by_peers(r)
 			    ? " Steps that are slow only compared with the node's other "
 			      "ranks are not part of the line: the model has learned "

@@ -57,9 +57,9 @@ static void print_spark(FILE *to, const struct trace_rank *r, unsigned columns)
 	fprintf(to, "%s\n%*s", red ? term_style(TERM_PLAIN) : "", INDENT, "");
 	for (unsigned i = 0; i < s.cells; i++)
 		fputc(s.flagged[i] ? '^' : ' ', to);
-	fprintf(to, "\n%*s%s to %s, steps %llu to %llu of rank %d; ^ flagged\n", INDENT, "",
-		term_ms(lo), term_ms(hi), (unsigned long long)r->steps[0].step.index,
-		(unsigned long long)r->steps[r->step_count - 1].step.index, r->who.rank);
+	fprintf(to, "\n%*s%s to %s, steps %llu to %llu of %s; ^ flagged\n", INDENT, "", term_ms(lo),
+		term_ms(hi), (unsigned long long)r->steps[0].step.index,
+		(unsigned long long)r->steps[r->step_count - 1].step.index, term_rank(r->who.rank));
 }
 
 static bool has_two_ranks(const struct rank_grid *g)
@@ -96,7 +96,8 @@ static void print_ranks(FILE *to, const struct rank_grid *g, unsigned columns)
 		if (!isfinite(c.self_ns) || (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
 			continue;
 		shown++;
-		fprintf(to, "    rank %-3d%9s %s%s%s %11s", g->rank[r]->who.rank,
+		fprintf(to, "    %-8s%9s %s%s%s %11s",
+			g->rank[r]->who.rank < 0 ? "no rank" : term_rank(g->rank[r]->who.rank),
 			term_ms_cell(c.self_ns / 1e6), term_style(culprit ? TERM_RED : TERM_DIM),
 			term_bar(c.self_ns / most, bar), term_style(TERM_PLAIN),
 			isfinite(c.excess) ? term_excess(c.excess) : "-");

@@ -10,7 +10,10 @@
 
 #include <cmocka.h>
 
+#include "cli/plots/plots.h"
 #include "cli/report/rank_grid.h"
+#include "cli/report/report.h"
+#include "cli/report/show_plots.h"
 #include "tests/unit/cli_incident.h"
 
 static struct trace_model model;
@@ -134,6 +137,32 @@ static void gives_the_excess_of_the_self_times_beside_it(void **state)
 	rank_grid_free(&g);
 }
 
+/* Of an engine that marks its steps: it has no number. */
+static void pictures_give_a_process_without_a_rank_no_number(void **state)
+{
+	json_t *engine = json_pack("{s:[i], s:[s]}", "ranks", -1, "nodes", "node-1");
+	char *text = NULL;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+
+	(void)state;
+	load(true);
+	model.ranks[CLI_INCIDENT_CULPRIT].who.rank = -1;
+	show_plots_print(f, engine, &model, 80);
+	plots_steps(f, engine, &model);
+	plots_where(f, engine, &model);
+	assert_int_equal(report_plots_heat(f, engine, &model), 0);
+	report_plots_roofline(f, engine, &model);
+	fclose(f);
+	assert_non_null(strstr(text, "of a process without a rank; ^ flagged"));
+	assert_non_null(strstr(text, "<b>a process without a rank</b>"));
+	assert_non_null(strstr(text, ">no rank</text>"));
+	assert_non_null(strstr(text, "Roofline of a process without a rank"));
+	assert_null(strstr(text, "rank -1"));
+	free(text);
+	json_decref(engine);
+}
+
 static void puts_many_steps_into_the_columns_it_has(void **state)
 {
 	struct trace_rank *r;
@@ -167,6 +196,7 @@ int main(void)
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_that_one_step_shows, unload),
 	    cmocka_unit_test_teardown(gives_the_excess_of_the_self_times_beside_it, unload),
+	    cmocka_unit_test_teardown(pictures_give_a_process_without_a_rank_no_number, unload),
 	    cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
 	};
 
