@@ -54,12 +54,12 @@ static const struct option_row common[] = {
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_TIMEOUT},
     {"seconds", 'S', "S", "how many seconds to send (default 10)", OPTION_NUMBER, .at = AT(seconds),
      .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_SECONDS},
-    {"channels", 0, "S", "record the channels of NCCL's kernels for S seconds; 0: no longer",
+    {"channels", 0, "S", "record the channels of NCCL's kernels for S seconds; 0: stop",
      OPTION_NUMBER, .at = AT(channels), .least = 0, .most = 3600, .bit = OPTION_CHANNELS},
     {"thresholds", 'T', NULL, "print the thresholds of detection and diagnosis", OPTION_SWITCH,
      .at = AT(thresholds), .bit = OPTION_THRESHOLDS},
     {"cluster", 'C', NULL,
-     "print the nodes that the aggregator knows: version, certificate, when heard", OPTION_SWITCH,
+     "print the nodes that the aggregator knows: version, certificate, latest beat", OPTION_SWITCH,
      .at = AT(cluster), .bit = OPTION_CLUSTER},
     {"state-dir", 'd', "DIR", "directory whose disk space is checked (default: sysomd's)",
      OPTION_TEXT, .at = AT(state_dir), .bit = OPTION_STATE_DIR},
@@ -125,8 +125,7 @@ static void print_help(const struct command *c)
 		printf("\nexit status: %s\n", c->status
 						  ? c->status
 						  : "0 done; 1 nothing was found, or a check "
-						    "failed; 2 bad arguments or malformed input; "
-						    "3 failed");
+						    "failed; 2 bad arguments or input; 3 failed");
 }
 
 bool options_number(const char *text, double least, double most, double *out)
