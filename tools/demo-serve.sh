@@ -34,7 +34,7 @@ SIM_LIB=${SIM_LIB:-$PWD/build/lib/sim} "$BIN/sysom" run --job serve -- /usr/bin/
 	--seed "$seed" --truth "$out/truth.jsonl" --fault "$fault" >"$out/job.log" 2>&1 &
 job=$!
 sleep $((length / 2))
-"$BIN/sysom" status | grep -A 16 '^  job '
+"$BIN/sysom" status | sed -n '/^  job /,/^  uplink /{/^  uplink /!p}'
 "$BIN/sysom" requests serve 2>/dev/null
 "$BIN/sysom" wait-incident --job serve --timeout "$length" >"$out/wait.log"
 kill -0 $job 2>/dev/null && echo "demo: waiting for the job's end"
