@@ -13,7 +13,7 @@
  * - While the GPU idles: the time from a launch to the start of its kernel is LEDGER_QUEUED. The
  *   time before the launch is charged to what the launch thread did. If that thread waited for
  *   another known thread, it is charged to what the other one did. Time that nothing recorded is
- *   LEDGER_UNOBSERVED.
+ *   LEDGER_UNOBSERVED. A process that launches nothing has its steps' marks in place of launches.
  *
  * A ledger is a sum over steps, so ledgers add up over windows and ranks. Differences are taken
  * between means per step, so a slow step in ten is explained by a tenth of its time.
