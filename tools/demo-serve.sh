@@ -43,7 +43,8 @@ sleep 3
 curl -sf "$SYSOM_URL/api/v1/incidents?job=serve" >"$out/incidents.json" || fail "no answer from the aggregator"
 id=$(jq -r --argjson rank "$rank" '[.incidents[] | select(.symptom != "transient" and .diagnoses[0].ranks == [$rank])] |
 	max_by(.flagged_steps) | .id // ""' "$out/incidents.json")
-echo "demo: the engine had: $fault (sysom did not know)"
+IFS=:= read -r kind _ _ _ begin _ seconds _ size <<<"$fault"
+echo "demo: the engine had: $kind on worker $rank, size $size, from second $begin for $seconds s (sysom did not know)"
 [ -n "$id" ] || fail "no incident blames rank $rank first (seed $seed)"
 "$BIN/sysom" trace "$id" -o "$out/incident.pftrace" >/dev/null || fail "no trace"
 "$BIN/sysom" report "$id" -o "$out/report.html" >/dev/null || fail "no report"

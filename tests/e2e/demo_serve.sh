@@ -11,7 +11,7 @@ said() { grep -q "$1" "$WORK/demo.log"; }
 ok "the demo ends with its incident" run
 sed -n 's/^demo: /# /p' "$WORK/demo.log"
 ok "it shows the requests and their latency" grep -Eq '^serve@[0-9]+ +[0-9]+ .* ms ' "$WORK/demo.log"
-rank=$(sed -n 's/.*the engine had: [a-z]*:rank=\([0-9]*\):.*/\1/p' "$WORK/demo.log")
+rank=$(sed -n 's/.*the engine had: [a-z]* on worker \([0-9]*\),.*/\1/p' "$WORK/demo.log")
 ok "the verdict blames the rank that had the fault" said "verdict   rank $rank is slow because "
 ok "and shows a slow step" said "^  example   step "
 spans() { strings "$PWD/build/demo/serve-$seed/incident.pftrace" | grep -q "$1"; }
