@@ -269,7 +269,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 	if (client->on_all_ns > thresholds.part.little * v->mine[FIGURE_STEP] && client->on_all) {
 		double held = client->on_ns > wait ? client->on_ns : wait;
 
-		c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
+		c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.95,
 			      client->on_all->name);
 		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
 			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
