@@ -10,11 +10,8 @@
 #include "analysis/robust/median.h"
 #include "base/limits.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 
-/* Out steps further apart than this belong to different runs; the detector looks at three steps. */
-#define RUN_GAP_STEPS 3
-/* Share of the excess self time. */
-#define STOLEN_SHARE 0.6
 /* 146 years: the sum of two such times fits into an int64_t. */
 #define TIME_MAX (1ll << 62)
 /* No job has as many steps, and the difference of two such numbers fits into an int64_t. */
@@ -77,7 +74,8 @@ static uint64_t onset(const struct window *w, uint32_t first)
 	for (uint32_t i = first; i-- > 0;) {
 		const struct window_step *s = &w->steps[i];
 
-		if (s->step.index >= at || at - s->step.index > RUN_GAP_STEPS)
+		/* as far as the detector looks */
+		if (s->step.index >= at || at - s->step.index > thresholds.count.few)
 			break;
 		if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED))
 			at = s->step.index;
@@ -157,8 +155,8 @@ bool digest_is_stolen(const struct digest *d)
 			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->slow.flagged;
 	/* the hypervisor takes no time from a GPU */
 	return d->reason == WINDOW_SELF && taken_ns > 0 &&
-	       taken_ns >= STOLEN_SHARE * d->slow.self_excess_ns &&
-	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->slow.self_excess_ns;
+	       taken_ns >= thresholds.part.half * d->slow.self_excess_ns &&
+	       d->device_excess_ns <= thresholds.part.half * d->slow.self_excess_ns;
 }
 
 static bool is_sound_step(const struct window_step *s)

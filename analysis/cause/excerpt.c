@@ -21,18 +21,12 @@
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
-#define NAME_BYTES   LIMIT_EXCERPT_NAME_BYTES
-#define STUCK_FRAMES 6u
-/* Threads that launch less than this share of the busiest thread are helpers. */
-#define LAUNCHES_SHARE 0.2
+#define NAME_BYTES     LIMIT_EXCERPT_NAME_BYTES
+#define STUCK_FRAMES   6u
 #define LAUNCH_THREADS 8u
 #define THREADS_MAX    64u
 /* After so many consecutive addresses that were not found, a file is taken to have no symbols. */
 #define MISSES_MAX 16u
-/* Steps with a tenth fewer launches than the typical one are parts of a step, if so many others are
- * whole. */
-#define ALIKE_PART 10u
-#define ALIKE_MIN  3u
 #define PHASES_MAX 8u
 #define TABLE_MAX  2048u /* names per table */
 
@@ -230,9 +224,15 @@ static uint32_t typical_kernels(const struct window *w, const struct choice *c, 
 	return n ? (uint32_t)-median_of_weighted(scratch, n, 0) : 0;
 }
 
+static uint32_t few_of(uint32_t kernels)
+{
+	return (uint32_t)(thresholds.part.little * kernels);
+}
+
+/* A step with fewer launches is a part of one, if enough others are whole. */
 static uint32_t whole_of(uint32_t kernels)
 {
-	return kernels - kernels / ALIKE_PART;
+	return kernels - few_of(kernels);
 }
 
 /* Half of the mean excess of the slow steps. */
@@ -277,7 +277,7 @@ static struct choice choose_alike(const struct window *w)
 	alike.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_SLOW;
-	return n >= ALIKE_MIN ? alike : all;
+	return n >= thresholds.count.few ? alike : all;
 }
 
 static uint32_t phase_of(const struct window_step *s)
@@ -331,7 +331,7 @@ static void choose_phase(const struct window *w, struct choice *c)
 	of.of_phase = lost_most(w, c, phase_of, &of.phase);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		healthy += part_of(&w->steps[i], &of) == PART_HEALTHY;
-	if (of.of_phase && healthy >= ALIKE_MIN)
+	if (of.of_phase && healthy >= thresholds.count.few)
 		*c = of;
 }
 
@@ -358,10 +358,10 @@ static void compare_alike(const struct window *w, struct choice *c)
 	free(scratch);
 	if (whole_of(kernels) > alike.healthy_kernels_min)
 		alike.healthy_kernels_min = whole_of(kernels);
-	alike.healthy_kernels_max = kernels + kernels / ALIKE_PART;
+	alike.healthy_kernels_max = kernels + few_of(kernels);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_HEALTHY;
-	if (kernels && n >= ALIKE_MIN)
+	if (kernels && n >= thresholds.count.few)
 		*c = alike;
 }
 
@@ -541,7 +541,8 @@ static void find_threads(const struct window *w, struct threads *t)
 			most = t->launches[k];
 	}
 	for (k = 0; k < t->count && t->launching_count < LAUNCH_THREADS; k++)
-		if (t->launches[k] >= LAUNCHES_SHARE * most && has_samples(w, t->tid[k]))
+		/* threads that launch less are helpers */
+		if (t->launches[k] >= thresholds.part.matters * most && has_samples(w, t->tid[k]))
 			t->launching[t->launching_count++] = t->tid[k];
 	/* without host records, or in another PID namespace: the process's main thread */
 	if (!t->launching_count && w->rank.pid)
@@ -985,7 +986,7 @@ static bool only_before(const struct window *w, bool *healthy)
 	while (first < w->step_count &&
 	       !(w->steps[first].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)))
 		before += healthy[first++];
-	if (before < ALIKE_MIN || first == w->step_count)
+	if (before < thresholds.count.few || first == w->step_count)
 		return false;
 	memset(healthy + first, 0, (w->step_count - first) * sizeof(*healthy));
 	return true;

@@ -15,11 +15,9 @@
 #include "base/order.h"
 #include "base/probe.h"
 #include "base/room.h"
+#include "model/thresholds.h"
 
-/* Beyond these, most of the profile is other functions, and nothing was diluted. */
-#define DILUTION_MIN 0.5
-#define DILUTION_MAX 2.0
-#define NO_FUNCTION  UINT32_MAX
+#define NO_FUNCTION UINT32_MAX
 
 struct function {
 	char *name;
@@ -194,7 +192,8 @@ static int find_dilution(const struct profile_delta *d, uint32_t count, double *
 	}
 	*out = median_of_weighted(r, n, 1);
 	free(r);
-	if (*out < DILUTION_MIN || *out > DILUTION_MAX)
+	/* beyond, most of the profile is other functions, and nothing was diluted */
+	if (*out * thresholds.same.factor < 1 || *out > thresholds.same.factor)
 		*out = 1;
 	return 0;
 }
