@@ -235,9 +235,14 @@ static uint64_t run_of(const struct fleet_node *n)
 	return hash_bytes(HASH_SEED, n->boot_id, sizeof(n->boot_id)) | 1;
 }
 
-static void ask(struct fleet *f, const struct fleet_job *job, struct fleet_part *part)
+static void ask(struct fleet *f, const struct fleet_job *job, struct fleet_joined *q,
+		struct fleet_part *part)
 {
-	part->asked_run = run_of(&f->nodes[part->node]);
+	uint64_t run = run_of(&f->nodes[part->node]);
+
+	if (part->asked_run && part->asked_run != run)
+		request_table_leave(q->table, part->node);
+	part->asked_run = run;
 	fleet_pull_pieces(f, job, part->node, LIMIT_PIECES_ASKED_NS);
 }
 
@@ -248,8 +253,8 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 	struct fleet_part *own = fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes));
 
 	if (q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) {
-		if (own && own->asked_run != run_of(n))
-			ask(f, job, own);
+		if (own && q->table && own->asked_run != run_of(n))
+			ask(f, job, q, own);
 		return q;
 	}
 	if (living_parts(f, job, now_ns) < 2)
@@ -261,7 +266,7 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 	for (uint32_t i = 0; i < job->part_count; i++)
 		if (job->parts[i].node != FLEET_NONE &&
 		    fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
-			ask(f, job, &job->parts[i]);
+			ask(f, job, q, &job->parts[i]);
 	return q;
 }
 

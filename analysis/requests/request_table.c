@@ -623,6 +623,15 @@ static bool keep_piece(struct request_seen *s, uint32_t node, const struct reque
 	return true;
 }
 
+static bool is_open(const struct request_seen *s)
+{
+	bool open = false;
+
+	for (uint32_t i = 0; i < s->count; i++)
+		open |= s->piece[i].flags & REQUEST_PIECE_OPEN;
+	return open;
+}
+
 /* Its times, from its pieces; its place in the table stays. */
 static void fill_whole(struct request *r, const struct request_seen *s)
 {
@@ -654,7 +663,6 @@ bool request_table_join(struct request_table *t, uint32_t process, uint32_t node
 				? request_table_get(t, job, p->id, REQUEST_NO_PROCESS)
 				: NULL;
 	struct request_seen *s = r ? &t->seen[r - t->request] : NULL;
-	bool open = false;
 
 	if (!r || !keep_piece(s, node, p)) {
 		t->job[job].stats.parts_lost++;
@@ -663,17 +671,55 @@ bool request_table_join(struct request_table *t, uint32_t process, uint32_t node
 	t->strangers -= believed && !s->believed;
 	s->believed |= believed;
 	t->job[job].has_client |= believed && p->handed_ns;
-	for (uint32_t i = 0; i < s->count; i++)
-		open |= s->piece[i].flags & REQUEST_PIECE_OPEN;
 	fill_whole(r, s);
 	request_table_touch(t, r);
-	if (open && r->state != REQUEST_RUNNING)
+	if (is_open(s) && r->state != REQUEST_RUNNING)
 		move(t, r, REQUEST_RUNNING);
-	if (!open) {
+	if (!is_open(s)) {
 		r->ended_known_ns = t->now_ns;
 		move(t, r, REQUEST_ENDING);
 	}
 	return s->believed && request_table_nodes(t, r, nodes) > 1;
+}
+
+static bool drop_open(struct request_seen *s, uint32_t node)
+{
+	uint32_t kept = 0, before = s->count;
+
+	for (uint32_t i = 0; i < before; i++) {
+		if (s->node[i] == node && s->piece[i].flags & REQUEST_PIECE_OPEN)
+			continue;
+		s->node[kept] = s->node[i];
+		s->piece[kept++] = s->piece[i];
+	}
+	s->count = kept;
+	return kept < before;
+}
+
+static void leave_job(struct request_table *t, struct request_job_state *j, uint32_t node)
+{
+	uint32_t next;
+
+	for (uint32_t at = j->open.first; at; at = next) {
+		struct request *r = at_of(t, at);
+		struct request_seen *s = &t->seen[r - t->request];
+
+		next = r->next;
+		if (!drop_open(s, node))
+			continue;
+		if (!s->count) {
+			close_request(t, r, true);
+		} else if (!is_open(s)) {
+			r->ended_known_ns = t->now_ns;
+			move(t, r, REQUEST_ENDING);
+		}
+	}
+}
+
+void request_table_leave(struct request_table *t, uint32_t node)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		leave_job(t, &t->job[i], node);
 }
 
 bool request_table_is_idle(const struct request_table *t)

@@ -151,6 +151,8 @@ void request_table_arrived(struct request_table *t); /* all that was sent */
  * is believed. */
 bool request_table_join(struct request_table *t, uint32_t process, uint32_t node, bool believed,
 			const struct request_piece *p);
+/* The node has started again: what it said was open ends without a further piece of that. */
+void request_table_leave(struct request_table *t, uint32_t node);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
 /* The nodes of its pieces, each once, in the order in which it came to them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,

@@ -107,6 +107,8 @@ static void join_all(const uint8_t *data, size_t bytes)
 		struct request_piece p = piece_of(data);
 
 		request_table_join(t, 0, data[0] & 3, data[0] & 4, &p);
+		if (!(data[0] & 0x70))
+			request_table_leave(t, data[0] >> 2 & 3);
 		if (!(++n & 7))
 			request_table_tend(t, now_ns += 1000 * MS);
 	}

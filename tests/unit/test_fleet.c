@@ -2708,7 +2708,8 @@ static void nodes_with_requests_of_their_own_are_not_asked_for_long(void **unuse
 	fs_fini(&j);
 }
 
-/* A beat with the node's piece of the request at at_s. run: of its sysomd. */
+/* A beat with the node's piece of the request at at_s, or, if that is 0, with one that is open. run: of its
+ * sysomd. */
 static void beat_with_piece(struct fs_job *j, uint32_t node, double at_s, uint8_t run)
 {
 	struct beat_rank ranks[2];
@@ -2716,7 +2717,10 @@ static void beat_with_piece(struct fs_job *j, uint32_t node, double at_s, uint8_
 
 	assert_true(fs_beat(j, node, now_s, ranks, &b));
 	b.boot_id[15] = run;
-	piece = piece_of(j, node, at_s);
+	piece =
+	    at_s > 0
+		? piece_of(j, node, at_s)
+		: (struct request_piece){.id = 0xabcdef, .serial = 8, .flags = REQUEST_PIECE_OPEN};
 	add_requests(&b, j->name);
 	send_beat(&b);
 }
@@ -2748,17 +2752,27 @@ static void a_node_that_starts_again_is_asked_at_once(void **unused)
 {
 	uint32_t before = 0;
 	struct fs_job j;
+	json_t *r;
 
 	fs_init(&j, "serve", 2, 1, 11);
-	for (now_s = 3; now_s < 7; now_s += 1) {
+	for (now_s = 3; now_s < 6.5; now_s += 1) {
 		beat_with_piece(&j, 0, 1, 0);
-		beat_with_piece(&j, 1, 1, now_s > 5.5);
+		beat_with_piece(&j, 1, now_s < 5 ? 1 : 0, 0);
 		if (now_s < 4.5)
 			before = asked(WIRE_COMMAND_PIECES, "n1");
-		if (now_s < 5.5)
-			assert_int_equal(asked(WIRE_COMMAND_PIECES, "n1"), before);
+		assert_int_equal(asked(WIRE_COMMAND_PIECES, "n1"), before);
 	}
 	assert_true(before > 0);
+	r = whole_request("serve");
+	assert_string_equal(jsonget_text(r, "state"), "running");
+	json_decref(r);
+	now_s = 7;
+	beat_with_piece(&j, 0, 1, 0);
+	beat_with_piece(&j, 1, 1, 1);
+	/* what it had open does not go on */
+	r = whole_request("serve");
+	assert_string_equal(jsonget_text(r, "state"), "ending");
+	json_decref(r);
 	assert_int_equal(asked(WIRE_COMMAND_PIECES, "n1"), before + 1);
 	assert_int_equal(asked(WIRE_COMMAND_PIECES, "n0"), before);
 	fs_fini(&j);

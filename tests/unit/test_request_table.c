@@ -989,6 +989,33 @@ static void a_request_goes_on_while_a_node_says_so(void **state)
 	request_table_close(all);
 }
 
+static void what_a_node_had_open_ends_when_it_starts_again(void **state)
+{
+	struct request_table *all = open_table(true);
+	struct request_piece p[2], open;
+
+	two_pieces(*state, 900, true, p);
+	open = (struct request_piece){.id = 7, .serial = 1, .flags = REQUEST_PIECE_OPEN};
+	request_table_join(all, 0, NODE_B, true, &open);
+	request_table_join(all, 0, NODE_A, true, &p[0]);
+	open.id = 8;
+	request_table_join(all, 0, NODE_B, true, &open);
+	open.id = 9;
+	request_table_join(all, 0, NODE_A, true, &open);
+	request_table_leave(all, NODE_B);
+	assert_int_equal(find(all, 7)->state, REQUEST_ENDING);
+	assert_true(find(all, 8)->lost);
+	assert_int_equal(find(all, 9)->state, REQUEST_RUNNING);
+	/* its next run saw the rest */
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	at(all, 20000);
+	assert_int_equal(stats(all).ended, 1);
+	assert_int_equal(stats(all).lost, 1);
+	assert_int_equal(stats(all).judged[REQUEST_TPOT], 1);
+	assert_int_equal(find(all, 7)->delivered_tokens, 5);
+	request_table_close(all);
+}
+
 static void a_node_says_that_a_request_is_open_and_then_what_it_saw(void **state)
 {
 	struct request_table *t = *state;
@@ -1137,6 +1164,7 @@ int main(void)
 	    T(pieces_of_two_nodes_are_what_one_node_would_see),
 	    T(clocks_that_contradict_each_other_do_not_say_when_the_cache_was_moved),
 	    T(a_request_goes_on_while_a_node_says_so),
+	    T(what_a_node_had_open_ends_when_it_starts_again),
 	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),
 	    T(a_request_that_is_handed_on_stays_open),
 	    T(a_node_that_is_not_believed_decides_nothing_and_has_half_of_the_room),
