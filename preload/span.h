@@ -8,6 +8,8 @@
 
 #include "ring/ring_format.h"
 
+#define SPAN_VALUE_MAX 1e15 /* more is not a count of anything */
+
 struct span_mark {
 	uint64_t t;	  /* tracer_now() */
 	uint64_t request; /* hash of the request's id; 0: none */

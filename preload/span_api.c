@@ -45,8 +45,12 @@ static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsign
 
 	if (count > LIMIT_STEP_WORK)
 		count = LIMIT_STEP_WORK;
-	for (unsigned i = 0; work && i < count; i++)
-		e.work[i] = work[i];
+	for (unsigned i = 0; work && i < count; i++) {
+		if (work[i] >= 0 && work[i] <= SPAN_VALUE_MAX)
+			e.work[i] = work[i];
+		else
+			ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_VALUE, 1);
+	}
 	e.work_count = work ? count : 0;
 	tracer_push(&e);
 }

@@ -45,7 +45,7 @@
 	X(PLUGIN_HANDLE, "plugin_handle", true)	 /* NCCL profiler callbacks on unknown handles */  \
 	X(STARTING, "starting", true)		 /* events while another thread builds the ring */ \
 	X(SWITCHED_OFF, "switched_off", false)	 /* calls while tracing is switched off */         \
-	X(SPAN_VALUE, "span_value", false)	 /* a span's work that is not a count */           \
+	X(SPAN_VALUE, "span_value", false)	 /* work of a span or step that is no count */     \
 	X(SPAN_FUNCTION, "span_function", false) /* functions that can't be followed */            \
 	X(SPAN_ITEMS, "span_items", true)	 /* requests of a span beyond LIMIT_SPAN_ITEMS */  \
 	X(PLUGIN_LOAD, "plugin_load", false)   /* the user's NCCL plugins: not plugins, or gone */ \

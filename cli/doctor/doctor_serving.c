@@ -132,11 +132,13 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 	check_ranges(d, ranks);
 	check_catalogues(d, ranks);
 	if (sum_lost(ranks, causes, 3, NULL, sum))
-		doctor_add(d, "Python spans", DOCTOR_WARN,
-			   "correct the catalogue, if it is your own (docs/spans.md, Catalogues)",
-			   "%.0f values were not valid counts or ids, %.0f requests exceeded the "
-			   "limit of a span, %.0f functions do not exist or can't be traced",
-			   sum[0], sum[1], sum[2]);
+		doctor_add(
+		    d, "Python spans", DOCTOR_WARN,
+		    "correct the catalogue, if it is your own (docs/spans.md, Catalogues), or "
+		    "what the program gives sysom_step_begin",
+		    "%.0f values were not valid counts or ids, %.0f requests exceeded the "
+		    "limit of a span, %.0f functions do not exist or can't be traced",
+		    sum[0], sum[1], sum[2]);
 }
 
 void doctor_requests_check(struct doctor *d, const json_t *requests)

@@ -6,9 +6,9 @@
 
 #include "base/hash.h"
 #include "preload/python/python_api.h"
+#include "preload/span.h"
 #include "preload/tracer.h"
 
-#define VALUE_MAX 1e15 /* more is not a count of tokens */
 
 /* ---- from the table's text to names ---- */
 
@@ -250,7 +250,7 @@ float python_value_number(const struct python_value *v, const struct python_argu
 	struct py_object *o = object_of(v, a, returned);
 	double n = o ? count_of(v, o) : 0;
 
-	if (n >= 0 && n <= VALUE_MAX)
+	if (n >= 0 && n <= SPAN_VALUE_MAX)
 		return (float)n;
 	refuse();
 	return -1;

@@ -283,6 +283,11 @@ def test_steps():
     rc, events, rest, err = peer(sys.executable, "-c", script)
     check([e.f["work"] for e in of(events, "step_begin")] == ["8,3"], "steps work through ctypes",
           events, rest, err)
+    rc, events, rest, err = peer(sys.executable, "-c", script.replace("(8,3),2", "(-1,8),2").replace(
+        "lib.sysom_step_end", "lib.sysom_step_begin((ctypes.c_double*4)(float('nan'),float('inf'),1e16,1e15),4)\nlib.sysom_step_end", 1))
+    counters = [e.f for e in events if e.kind == "counters"]
+    check([e.f["work"] + "," + e.f["more"] for e in of(events, "step_begin")] == ["0,8,0,0", "0,0,0,1e+15"] and counters and
+          counters[-1]["span_value"] == "4", "work that is no count is 0, and counted", events, rest, err)
 
 
 def test_commands():
