@@ -239,18 +239,18 @@ static bool is_within_noise(const struct diagnosis_view *v)
  * more than noise. */
 static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v)
 {
-	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
+	const struct diagnosis_share *best = NULL, *gap = &v->share[CAUSE_CPU_HOST_GAP];
 	double least = thresholds.part.matters * v->excess_ns;
 
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		const struct diagnosis_share *s = &v->share[c];
 
-		if (s->lead && s != unseen && s->ns >= least &&
+		if (s->lead && (s == gap ? s->seen_ns : s->ns) >= least &&
 		    (!best || s->ns * s->sure > best->ns * best->sure))
 			best = s;
 	}
-	if (!best && unseen->lead && unseen->ns >= least && !is_within_noise(v))
-		best = unseen;
+	if (!best && gap->lead && gap->ns >= least && !is_within_noise(v))
+		best = gap;
 	return best;
 }
 

@@ -48,7 +48,8 @@ struct sum {
 };
 
 struct share {
-	double ns, sure_ns;		/* sure_ns: parts weighted by how directly they were seen */
+	double ns, seen_ns;		/* seen_ns: of observed accounts */
+	double sure_ns;			/* parts weighted by how directly they were seen */
 	struct diagnosis_candidate *by; /* NULL: the account's default cause */
 	double by_ns;
 	const struct pattern *pattern; /* of the account with the largest part */
@@ -249,6 +250,7 @@ static void credit(const struct diagnosis_view *v, struct share *s, double ns,
 		   const struct sum *sum)
 {
 	s->ns += ns;
+	s->seen_ns += p->kind == LEDGER_UNOBSERVED ? 0 : ns;
 	s->sure_ns += ns * sure_of(v, p, by);
 	if (by_ns > s->by_ns) {
 		s->by = by;
@@ -473,7 +475,7 @@ static void put(struct diagnosis_view *v, enum finding_cause cause, const struct
 		c = add_own(v, cause, s->ns);
 		describe(v, s, c);
 	}
-	v->share[cause] = (struct diagnosis_share){c, s->ns, s->sure_ns / s->ns};
+	v->share[cause] = (struct diagnosis_share){c, s->ns, s->sure_ns / s->ns, s->seen_ns};
 }
 
 /* ---- accounts ---- */

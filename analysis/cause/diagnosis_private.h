@@ -41,6 +41,7 @@ struct diagnosis_candidate {
 struct diagnosis_share {
 	const struct diagnosis_candidate *lead; /* explains most of that part; NULL: no part */
 	double ns, sure;
+	double seen_ns; /* of observed accounts */
 };
 
 /* The time per step of all accounts of one kind. */

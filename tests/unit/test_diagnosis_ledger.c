@@ -240,6 +240,26 @@ static void code_that_calls_the_kernel_has_the_language_of_its_user_code(void **
 	}
 }
 
+/* Many small copies that are waited for one by one, and the code that makes them. */
+static void only_an_unobserved_host_gap_stands_behind_smaller_causes(void **unused)
+{
+	for (int seen = 0; seen < 2; seen++) {
+		struct world w;
+
+		begin(&w);
+		if (seen)
+			both(&w, LEDGER_BLOCKED, LEDGER_DRIVER, "", 0, 13, 8, 225);
+		else
+			both(&w, LEDGER_UNOBSERVED, 0, "", 0, 13, 0, 0);
+		both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "read_metrics (t.py)", 0, 5, 0, 0);
+		judge(&w);
+		assert_int_equal(out.cause, seen ? CAUSE_CPU_HOST_GAP : CAUSE_CPU_PYTHON);
+		assert_int_equal(!!strstr(out.summary, "it waits in calls of the CUDA driver"),
+				 seen);
+		end(&w);
+	}
+}
+
 static void waits_in_the_driver_are_explained_by_a_setting_of_cuda(void **unused)
 {
 	static const struct diagnosis_setting blocking[] = {{"env:CUDA_LAUNCH_BLOCKING", "1"},
@@ -1083,6 +1103,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
 	    cmocka_unit_test(code_that_calls_the_kernel_has_the_language_of_its_user_code),
+	    cmocka_unit_test(only_an_unobserved_host_gap_stands_behind_smaller_causes),
 	    cmocka_unit_test(waits_in_the_driver_are_explained_by_a_setting_of_cuda),
 	    cmocka_unit_test(of_two_ranks_it_is_said_in_the_plural),
 	    cmocka_unit_test(every_account_has_both_numbers),
