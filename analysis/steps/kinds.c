@@ -373,12 +373,13 @@ static bool is_known_at(const struct kinds *k, uint64_t step)
 }
 
 /* The similar stretches of no known kind that have none before them at this distance, though they are
- * not in the first period: one bit per entry of event[]. */
+ * not in the first period: one bit per entry of event[]. *early: those in the first period. */
 static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-			    double first_ns)
+			    double first_ns, uint64_t *early)
 {
 	uint64_t lonely = 0;
 
+	*early = 0;
 	for (uint32_t i = 0; i < event_count(k); i++) {
 		const struct event *e = &k->event[i];
 		uint64_t at = e->first;
@@ -388,7 +389,11 @@ static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t perio
 		    e->first + 1 >= step)
 			continue;
 		one_before(k, &at, period, part, first_ns, &is_empty);
-		if (is_empty && !is_known_at(k, e->first))
+		if (is_known_at(k, e->first))
+			continue;
+		if (e->first < k->start + period)
+			*early |= 1ull << i;
+		else if (is_empty)
 			lonely |= 1ull << i;
 	}
 	return lonely;
@@ -419,28 +424,35 @@ static uint64_t chain_of(const struct kinds *k, const struct event *e, uint64_t 
 	return is_empty || __builtin_popcountll(chain) < (int)thresholds.count.few ? 0 : chain;
 }
 
-/* Whether the stretches of a chain all are lonely or in the first period, and no others are. */
-static bool is_another(const struct kinds *k, uint64_t chain, uint64_t lonely, uint64_t period)
+/* The stretches at this distance before `step`. */
+static uint64_t chain_before(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+			     double first_ns)
 {
-	for (uint32_t i = 0; i < event_count(k); i++)
-		if (chain >> i & 1 && k->event[i].first < k->start + period)
-			chain &= ~(1ull << i);
-	return chain == lonely;
+	const struct event *e;
+	uint64_t chain = 0;
+	bool is_empty;
+
+	while ((e = one_before(k, &step, period, part, first_ns, &is_empty)))
+		chain |= 1ull << (e - k->event);
+	return chain;
 }
 
 /* Whether all similar stretches, except in the first period, have one before them at this distance, or
- * are another kind. Otherwise the distance is one of many between the steps of a fault. */
+ * are another kind with those of the first period. Otherwise the distance is one of many between the
+ * steps of a fault. */
 static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 		    double first_ns)
 {
-	uint64_t lonely = lonely_ones(k, step, period, part, first_ns);
+	uint64_t early, lonely = lonely_ones(k, step, period, part, first_ns, &early),
+			need = lonely | (early & ~chain_before(k, step, period, part, first_ns));
 	const struct event *e = &k->event[lonely ? __builtin_ctzll(lonely) : 0];
 
 	for (uint32_t i = 0; lonely && i < event_count(k); i++) {
 		uint64_t at = k->event[i].first,
-			 other = at < e->first ? e->first - at : at - e->first;
+			 other = at < e->first ? e->first - at : at - e->first,
+			 chain = other ? chain_of(k, e, other, step, part) : 0;
 
-		if (other && is_another(k, chain_of(k, e, other, step, part), lonely, period))
+		if (chain && !(need & ~chain) && !(chain & ~(lonely | early)))
 			return true;
 	}
 	return !lonely;

@@ -583,8 +583,8 @@ static void a_fault_in_each_evaluation_is_no_kind(void **unused)
 {
 	static const struct {
 		uint64_t every, steps, from;
-	} cases[] = {{60, 20, 120}, {60, 12, 120},  {60, 5, 240},  {60, 5, 300},
-		     {40, 10, 80},  {150, 20, 300}, {150, 20, 450}};
+	} cases[] = {{60, 20, 60}, {150, 20, 150}, {60, 20, 120},  {60, 12, 120}, {60, 5, 240},
+		     {60, 5, 300}, {40, 10, 80},   {150, 20, 300}, {150, 20, 450}};
 
 	for (uint32_t i = 0; i < 8 * ARRAY_LEN(cases); i++) {
 		uint64_t every = cases[i / 8].every, steps = cases[i / 8].steps, slow = 0;
