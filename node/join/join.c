@@ -648,6 +648,68 @@ static void span_drop_all(struct join *j, struct join_lane *lane)
 	lane->span_count = 0;
 }
 
+static struct join_span span_of(const struct join_lane *lane, const struct join_host_pend *p)
+{
+	const struct event_span *e = &p->e.span;
+	struct join_span s = {.t_ns = p->t_ns,
+			      .span = e->span,
+			      .domain = e->domain,
+			      .name = e->name,
+			      .depth = lane->span_count,
+			      .tid = p->tid,
+			      .python_depth = e->depth,
+			      .source = e->source,
+			      .process = e->process,
+			      .thread = e->thread};
+
+	memcpy(s.work, e->work, sizeof(s.work));
+	return s;
+}
+
+/* ---- ranges that begin and end by handle, on any thread ---- */
+
+static void range_remove(struct join *j, uint32_t i)
+{
+	memmove(&j->ranges[i], &j->ranges[i + 1], sizeof(j->ranges[0]) * (--j->range_count - i));
+}
+
+static void range_begin(struct join *j, const struct join_lane *lane,
+			const struct join_host_pend *p)
+{
+	if (j->range_count == JOIN_RANGES) {
+		range_remove(j, 0);
+		join_count(j, JOIN_SPAN_UNPAIRED, 1);
+	}
+	j->ranges[j->range_count++] = span_of(lane, p);
+	if (!j->first_range)
+		j->first_range = p->e.span.span;
+}
+
+/* Handles ascend: an earlier one than the first began before anybody looked. */
+static void range_end(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_span *e = &p->e.span;
+	uint32_t i = j->range_count;
+	struct record r;
+
+	while (i && (j->ranges[i - 1].span != e->span || j->ranges[i - 1].domain != e->domain))
+		i--;
+	if (!i) {
+		join_count(j, JOIN_SPAN_UNPAIRED, j->first_range && e->span >= j->first_range);
+		return;
+	}
+	host_record(&r, j, p, RECORD_SPAN, 0);
+	r.begin_ns = j->ranges[i - 1].t_ns;
+	r.thread = j->ranges[i - 1].tid;
+	r.name = j->ranges[i - 1].name;
+	r.key = e->domain;
+	r.seq = j->ranges[i - 1].depth;
+	range_remove(j, i - 1);
+	j->sink.host(j->sink.arg, &r, NULL); /* complete at its end, so always late */
+}
+
+/* ---- ranges of a thread ---- */
+
 static void span_begin(struct join *j, struct join_lane *lane, const struct join_host_pend *p)
 {
 	const struct event_span *e = &p->e.span;
@@ -659,24 +721,16 @@ static void span_begin(struct join *j, struct join_lane *lane, const struct join
 		join_count(j, JOIN_SPAN_UNPAIRED, 1);
 		return;
 	}
-	s = &lane->spans[lane->span_count++];
-	*s = (struct join_span){.t_ns = p->t_ns,
-				.span = e->span,
-				.domain = e->domain,
-				.name = e->name,
-				.depth = lane->span_count - 1,
-				.python_depth = e->depth,
-				.source = e->source,
-				.process = e->process,
-				.thread = e->thread};
-	memcpy(s->work, e->work, sizeof(s->work));
+	s = &lane->spans[lane->span_count];
+	*s = span_of(lane, p);
+	lane->span_count++;
 }
 
 static bool span_is(const struct join_span *s, const struct event_span *e)
 {
 	if (e->source == SPAN_SOURCE_PYTHON || s->source == SPAN_SOURCE_PYTHON)
 		return s->source == e->source && s->python_depth == e->depth;
-	return s->span == e->span && s->domain == e->domain;
+	return s->domain == e->domain;
 }
 
 /* A count as a record has it. The process is not trusted: anything else is none. */
@@ -706,6 +760,13 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	struct record r;
 	uint32_t i;
 
+	if (e->source != SPAN_SOURCE_PYTHON && e->span) {
+		if (e->head.kind == EVENT_SPAN_BEGIN)
+			range_begin(j, lane, p);
+		else
+			range_end(j, p);
+		return;
+	}
 	if (e->head.kind == EVENT_SPAN_BEGIN) {
 		span_begin(j, lane, p);
 		return;
@@ -1244,6 +1305,8 @@ void join_finish(struct join *j)
 	release_device(j, UINT64_MAX);
 	for (uint32_t i = 0; i < j->lane_count; i++)
 		span_drop_all(j, &j->lanes[i]);
+	join_count(j, JOIN_SPAN_UNPAIRED, j->range_count);
+	j->range_count = 0;
 	for (uint32_t i = 0; i < j->stream_count; i++) {
 		while (j->streams[i].launches.count)
 			join_match_launch_drop(j, &j->streams[i]);

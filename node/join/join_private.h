@@ -26,6 +26,7 @@
 #define JOIN_EXECS	    1024u
 #define JOIN_REPLAYS	    1024u /* graph launches whose nodes may still come */
 #define JOIN_SPAN_DEPTH	    32u
+#define JOIN_RANGES	    512u /* open ranges that any thread may end */
 /* Launches of a stream that may wait for the GPU. The hardware queue has 1,024; then the call
  * blocks. A larger value only makes learning slower. */
 #define JOIN_PENDING	 2048u
@@ -221,7 +222,7 @@ struct join_replay {
 
 struct join_span {
 	uint64_t t_ns, span, domain;
-	uint32_t name, depth;
+	uint32_t name, depth, tid;
 	/* of a catalogue's: the nesting depth among those; the begin's event has the rest */
 	uint32_t python_depth;
 	uint8_t source, process, thread;
@@ -252,6 +253,10 @@ struct join {
 	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */
 	struct join_gap gap;
 	uint64_t last_host_ns;
+	/* NVTX's ranges with a handle, in the order of their begins; first_range: the first handle seen */
+	struct join_span ranges[JOIN_RANGES];
+	uint32_t range_count;
+	uint64_t first_range;
 	uint64_t group_next;
 	uint32_t replay_next;
 	uint64_t aged_ns;

@@ -1053,6 +1053,49 @@ static void range(struct rig *g, uint64_t t, bool begin)
 	push(g, 1, &e, sizeof(e), false);
 }
 
+static void handle(struct rig *g, unsigned lane, uint64_t t, bool begin, uint64_t id)
+{
+	struct event_span e = {.head = {.kind = begin ? EVENT_SPAN_BEGIN : EVENT_SPAN_END, .t = t},
+			       .span = id,
+			       .name = begin ? NAME_RELU : 0,
+			       .source = SPAN_SOURCE_NVTX};
+
+	push(g, lane, &e, sizeof(e), false);
+}
+
+/* NVTX's ranges with a handle may end on any thread, in any order. */
+static void a_range_with_a_handle_may_end_on_another_thread(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = T0;
+
+	handle(g, 2, t, false, 6); /* it began before anybody looked */
+	handle(g, 1, t += MS, true, 7);
+	handle(g, 1, t += MS, true, 8);
+	range(g, t += MS, true);
+	handle(g, 2, t += MS, false, 7);
+	range(g, t += MS, false);
+	handle(g, 2, t += MS, false, 8);
+	handle(g, 2, t += MS, false, 8); /* twice */
+	settle(g);
+	assert_int_equal(g->host_count, 3);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(g->host[i].end_ns - g->host[i].begin_ns, (i == 0   ? 3
+									   : i == 1 ? 2
+										    : 4) *
+									      MS);
+		assert_int_equal(g->host[i].thread, g->host[1].thread);
+	}
+	assert_int_equal(join_stats(g->j)->loss[JOIN_SPAN_UNPAIRED], 1);
+	for (uint64_t id = 9; id < 9 + 600; id++)
+		handle(g, 1, t += 1000, true, id);
+	handle(g, 2, t += 1000, false, 608);
+	settle(g);
+	assert_int_equal(g->host_count, 4);
+	join_finish(g->j);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_SPAN_UNPAIRED], 1 + 599);
+}
+
 /* Each round one range more, and a function and a range that end. */
 static void ranges_that_never_end_hide_no_others_and_are_counted(void **state)
 {
@@ -1109,6 +1152,7 @@ int main(void)
 	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
 	    T(lost_ends_do_not_shift_spans),
 	    T(ranges_that_never_end_hide_no_others_and_are_counted),
+	    T(a_range_with_a_handle_may_end_on_another_thread),
 	    T(requests_of_a_span_are_records),
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_transfer_has_its_times_in_nanoseconds),
