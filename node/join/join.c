@@ -726,6 +726,19 @@ static void span_begin(struct join *j, struct join_lane *lane, const struct join
 	lane->span_count++;
 }
 
+/* Whether the job opened the range when its thread was already watched. A function is not the job's to
+ * close: its begin came before, or was overwritten, which is counted. */
+static bool span_was_watched(struct join_lane *lane, const struct event_span *e)
+{
+	bool watched = lane->span_floor && e->depth + 1u >= lane->span_floor;
+
+	if (e->source == SPAN_SOURCE_PYTHON)
+		return false;
+	if (!watched)
+		lane->span_floor = e->depth + 1u;
+	return watched;
+}
+
 static bool span_is(const struct join_span *s, const struct event_span *e)
 {
 	if (e->source == SPAN_SOURCE_PYTHON || s->source == SPAN_SOURCE_PYTHON)
@@ -758,6 +771,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	const struct event_span *e = &p->e.span;
 	struct join_lane *lane = &j->lanes[p->lane];
 	struct record r;
+	bool watched;
 	uint32_t i;
 
 	if (e->source != SPAN_SOURCE_PYTHON && e->span) {
@@ -767,6 +781,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 			range_end(j, p);
 		return;
 	}
+	watched = span_was_watched(lane, e);
 	if (e->head.kind == EVENT_SPAN_BEGIN) {
 		span_begin(j, lane, p);
 		return;
@@ -775,7 +790,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 		if (span_is(&lane->spans[i], e))
 			break;
 	if (i >= lane->span_count) {
-		join_count(j, JOIN_SPAN_UNPAIRED, 1);
+		join_count(j, JOIN_SPAN_UNPAIRED, watched);
 		return;
 	}
 	host_record(&r, j, p, RECORD_SPAN, 0);

@@ -239,6 +239,8 @@ struct join_lane {
 	uint32_t group_count;
 	struct join_span spans[JOIN_SPAN_DEPTH];
 	uint32_t span_count;
+	/* 1 + the least depth of a range; 0: none yet. What is below began before. */
+	uint32_t span_floor;
 };
 
 struct join {

@@ -1044,13 +1044,42 @@ static void lost_ends_do_not_shift_spans(void **state)
 									 : 2 * MS);
 }
 
-static void range(struct rig *g, uint64_t t, bool begin)
+static void range_at(struct rig *g, uint64_t t, bool begin, uint16_t depth)
 {
 	struct event_span e = {.head = {.kind = begin ? EVENT_SPAN_BEGIN : EVENT_SPAN_END, .t = t},
 			       .name = begin ? NAME_RELU : 0,
-			       .source = SPAN_SOURCE_NVTX};
+			       .source = SPAN_SOURCE_NVTX,
+			       .depth = depth};
 
 	push(g, 1, &e, sizeof(e), false);
+}
+
+static void range(struct rig *g, uint64_t t, bool begin)
+{
+	range_at(g, t, begin, 0);
+}
+
+/* sysomd starts again while three ranges and a function are open. */
+static void ranges_that_began_before_anybody_looked_are_no_mistake(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = T0;
+
+	range_at(g, t += MS, true, 3);
+	range_at(g, t += MS, false, 3);
+	range_at(g, t += MS, false, 2);
+	python_span(g, t += MS, false, 0, 0, NULL);
+	range_at(g, t += MS, false, 1);
+	range_at(g, t += MS, true, 1);
+	range_at(g, t += MS, false, 1);
+	range_at(g, t += MS, false, 0);
+	settle(g);
+	assert_int_equal(g->host_count, 2);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_SPAN_UNPAIRED], 0);
+	/* one end too many is */
+	range_at(g, t += MS, false, 0);
+	settle(g);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_SPAN_UNPAIRED], 1);
 }
 
 static void handle(struct rig *g, unsigned lane, uint64_t t, bool begin, uint64_t id)
@@ -1153,6 +1182,7 @@ int main(void)
 	    T(lost_ends_do_not_shift_spans),
 	    T(ranges_that_never_end_hide_no_others_and_are_counted),
 	    T(a_range_with_a_handle_may_end_on_another_thread),
+	    T(ranges_that_began_before_anybody_looked_are_no_mistake),
 	    T(requests_of_a_span_are_records),
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_transfer_has_its_times_in_nanoseconds),
