@@ -407,7 +407,7 @@ bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_join
 	bool aligned = true;
 	int64_t before_ns;
 
-	if (!r)
+	if (!r || request_table_collides(q->table, r))
 		return false;
 	nodes = request_table_nodes(q->table, r, node);
 	for (uint32_t i = 0; i < nodes; i++) {
@@ -435,9 +435,10 @@ json_t *fleet_joined_counts(const struct fleet_joined *q, uint64_t now_ns)
 	const struct request_stats *s = stats_of(q);
 
 	s = s ? s : &none;
-	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "refused",
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "refused",
 			 !q->table && now_ns >= q->replica_until_ns, "requests",
 			 (json_int_t)s->joined, "partial", (json_int_t)s->partial, "unbelieved",
 			 (json_int_t)s->unbelieved, "evicted", (json_int_t)s->evicted,
-			 "pieces_lost", (json_int_t)s->parts_lost, "bad", (json_int_t)q->bad);
+			 "pieces_lost", (json_int_t)s->parts_lost, "repeated",
+			 (json_int_t)s->repeated, "bad", (json_int_t)q->bad);
 }

@@ -179,6 +179,15 @@ void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_P
 	}
 }
 
+bool request_pieces_collide(const struct request_seen *s)
+{
+	uint32_t whole = 0;
+
+	for (uint32_t i = 0; i < s->count; i++)
+		whole += s->piece[i].prefill_tokens > 1 && s->piece[i].decode_steps > 1;
+	return whole > 1;
+}
+
 void request_pieces_join(const struct request_seen *s, struct request *r)
 {
 	uint32_t order[REQUEST_PIECES] = {0};

@@ -316,10 +316,16 @@ static bool is_orphan(const struct request_table *t, const struct request *r)
 	return t->config.joins && t->job[r->job].has_client && !r->handed_ns;
 }
 
+bool request_table_collides(const struct request_table *t, const struct request *r)
+{
+	return t->config.joins && request_pieces_collide(&t->seen[r - t->request]);
+}
+
 /* Whether only a whole of several pieces says how long it took, or nobody believed says it. */
 static bool is_for_others(const struct request_table *t, const struct request *r)
 {
-	return t->config.joins ? !t->seen[r - t->request].believed || is_orphan(t, r)
+	return t->config.joins ? !t->seen[r - t->request].believed || is_orphan(t, r) ||
+				     request_table_collides(t, r)
 			       : forwards(t, r);
 }
 
@@ -370,7 +376,9 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 		j->stats.unbelieved++;
 		t->strangers--;
 	}
-	j->stats.joined += t->config.joins && request_table_nodes(t, r, node) > 1;
+	j->stats.repeated += request_table_collides(t, r);
+	j->stats.joined +=
+	    t->config.joins && !request_table_collides(t, r) && request_table_nodes(t, r, node) > 1;
 	j->stats.partial += !r->arrival_ns || is_orphan(t, r);
 	judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
 	if (!lost && r->arrival_ns)

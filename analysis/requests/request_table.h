@@ -154,6 +154,8 @@ bool request_table_join(struct request_table *t, uint32_t process, uint32_t node
 /* The node has started again: what it said was open ends without a further piece of that. */
 void request_table_leave(struct request_table *t, uint32_t node);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
+/* Whether its pieces are of several requests that had the same id at once. It is not judged. */
+bool request_table_collides(const struct request_table *t, const struct request *r);
 /* The nodes of its pieces, each once, in the order in which it came to them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
 			     uint32_t node[REQUEST_PIECES]);

@@ -69,6 +69,8 @@ struct request_seen {
 
 /* Fills an empty request; open pieces are ignored. */
 void request_pieces_join(const struct request_seen *s, struct request *r);
+/* Whether they are of several requests with the same id: each computed its prompt and went on with it. */
+bool request_pieces_collide(const struct request_seen *s);
 /* Its pieces in the order in which the request came to them. */
 void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_PIECES]);
 

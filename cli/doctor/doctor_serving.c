@@ -164,9 +164,9 @@ void doctor_requests_check(struct doctor *d, const json_t *requests)
 
 void doctor_joined_check(struct doctor *d, const json_t *requests)
 {
-	static const char *const counts[] = {"requests", "partial", "evicted", "pieces_lost",
-					     "bad"};
-	double sum[5] = {0}, n;
+	static const char *const counts[] = {"requests",    "partial", "evicted",
+					     "pieces_lost", "bad",     "repeated"};
+	double sum[6] = {0}, n;
 	const json_t *job, *refused = NULL;
 	unsigned jobs = 0, refusals = 0;
 	size_t i;
@@ -175,7 +175,7 @@ void doctor_joined_check(struct doctor *d, const json_t *requests)
 		const json_t *joined = json_object_get(job, "joined");
 
 		jobs += joined != NULL;
-		for (unsigned k = 0; k < 5; k++) {
+		for (unsigned k = 0; k < 6; k++) {
 			n = jsonget_number(joined, counts[k]);
 			sum[k] += n > 0 ? n : 0;
 		}
@@ -186,12 +186,13 @@ void doctor_joined_check(struct doctor *d, const json_t *requests)
 	}
 	if (!jobs)
 		return;
-	doctor_add(
-	    d, "joined requests", sum[2] + sum[3] + sum[4] + refusals > 0 ? DOCTOR_WARN : DOCTOR_OK,
-	    "see docs/requests.md, Bounds",
-	    "%.0f requests were on several nodes; of %.0f the piece with the arrival is "
-	    "missing, %.0f were lost for lack of room; %.0f pieces were lost, %.0f had "
-	    "impossible times; %u jobs have no room%s%s",
-	    sum[0], sum[1], sum[2], sum[3], sum[4], refusals, refused ? ", for example " : "",
-	    refused ? term_safe(jsonget_text(refused, "job"), 60) : "");
+	doctor_add(d, "joined requests",
+		   sum[2] + sum[3] + sum[4] + sum[5] + refusals > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   "see docs/requests.md, Bounds",
+		   "%.0f requests were on several nodes; of %.0f the piece with the arrival is "
+		   "missing, %.0f were lost for lack of room; %.0f pieces were lost, %.0f had "
+		   "impossible times; %.0f ids were used again at once; %u jobs have no room%s%s",
+		   sum[0], sum[1], sum[2], sum[3], sum[4], sum[5], refusals,
+		   refused ? ", for example " : "",
+		   refused ? term_safe(jsonget_text(refused, "job"), 60) : "");
 }

@@ -65,10 +65,10 @@ joined() { # refused evicted
 }
 joined true 0 ""
 is "a job whose requests are not joined for lack of room is a warning" line "joined requests" warn \
-	"10 requests were on several nodes; of 2 the piece with the arrival is missing, 0 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 1 jobs have no room, for example b@7"
+	"10 requests were on several nodes; of 2 the piece with the arrival is missing, 0 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 ids were used again at once; 1 jobs have no room, for example b@7"
 is "metrics that the receiver takes are fine" line "metrics by OTLP" ok "the aggregator: 5 requests were sent, 3 failed, 2 were dropped"
 joined false 3 "no route to host"
-is "so are requests that were given up" line "joined requests" warn "3 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 jobs have no room"
+is "so are requests that were given up" line "joined requests" warn "3 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 ids were used again at once; 0 jobs have no room"
 is "a receiver that does not take metrics is a warning, with the reason" line "metrics by OTLP" warn "2 were dropped: no route to host"
 joined false 0 ""
 is "joined requests without loss are fine" line "joined requests" ok

@@ -989,6 +989,40 @@ static void a_request_goes_on_while_a_node_says_so(void **state)
 	request_table_close(all);
 }
 
+/* Engines that number their requests from 0. */
+static void requests_of_two_nodes_with_the_same_id_are_not_one(void **state)
+{
+	struct request_table *t[2] = {*state, open_table(false)}, *all = open_table(true);
+	struct request_piece p[2];
+
+	assert_int_equal(request_table_begin(t[1], API, "serve@1"), 0);
+	assert_int_equal(request_table_begin(t[1], ENGINE, "serve@1"), 0);
+	for (int i = 0; i < 2; i++) {
+		request_table_forward(t[i], API, UINT64_MAX);
+		about(t[i], API, 7, 0, 1, 100);
+		about(t[i], ENGINE, 7, 2, 3, 100);
+		for (uint64_t k = 0; k < 5; k++)
+			step(t[i], 7, k ? 1 : 100, 10 + 50 * k, 50 + 50 * k);
+		HANDLES(t[i], API, DELIVER, 260, 261, {7, 5, true});
+		at(t[i], 20000);
+		p[i] = piece_of(t[i]);
+	}
+	move_clock(&p[1], 9 * (int64_t)S);
+	request_table_join(all, 0, NODE_A, true, &p[0]);
+	assert_false(request_table_collides(all, find(all, 7)));
+	request_table_join(all, 0, NODE_B, true, &p[1]);
+	assert_true(request_table_collides(all, find(all, 7)));
+	seen_count = 0;
+	at(all, 30000);
+	assert_int_equal(find(all, 7)->state, REQUEST_ENDED);
+	assert_int_equal(stats(all).joined, 0);
+	assert_int_equal(stats(all).repeated, 1);
+	assert_int_equal(stats(all).judged[REQUEST_TPOT], 0);
+	assert_int_equal(seen_count, 0);
+	request_table_close(all);
+	request_table_close(t[1]);
+}
+
 static void what_a_node_had_open_ends_when_it_starts_again(void **state)
 {
 	struct request_table *all = open_table(true);
@@ -1164,6 +1198,7 @@ int main(void)
 	    T(pieces_of_two_nodes_are_what_one_node_would_see),
 	    T(clocks_that_contradict_each_other_do_not_say_when_the_cache_was_moved),
 	    T(a_request_goes_on_while_a_node_says_so),
+	    T(requests_of_two_nodes_with_the_same_id_are_not_one),
 	    T(what_a_node_had_open_ends_when_it_starts_again),
 	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),
 	    T(a_request_that_is_handed_on_stays_open),
