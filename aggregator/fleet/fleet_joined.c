@@ -229,6 +229,14 @@ static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
 	return now_ns < q->replica_until_ns;
 }
 
+/* Before the table is called, which may report a request that was late. */
+static void call(struct fleet_joined *q, struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	q->f = f;
+	q->job = job;
+	q->now_ns = now_ns;
+}
+
 /* Of sysomd, which forgets at its end that it was asked. */
 static uint64_t run_of(const struct fleet_node *n)
 {
@@ -252,6 +260,8 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 {
 	struct fleet_part *own = fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes));
 
+	if (q)
+		call(q, f, job, now_ns);
 	if (q && q->asked_ns && now_ns - q->asked_ns < ASK_AGAIN_NS) {
 		if (own && q->table && own->asked_run != run_of(n))
 			ask(f, job, q, own);
@@ -322,13 +332,6 @@ static void take_counts(struct fleet_joined *q)
 		fleet_requests_counted(q->job, now);
 	}
 	free(now);
-}
-
-static void call(struct fleet_joined *q, struct fleet *f, struct fleet_job *job, uint64_t now_ns)
-{
-	q->f = f;
-	q->job = job;
-	q->now_ns = now_ns;
 }
 
 static void note_share(struct fleet_joined *q, uint32_t node)
