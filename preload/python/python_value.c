@@ -9,7 +9,6 @@
 #include "preload/span.h"
 #include "preload/tracer.h"
 
-
 /* ---- from the table's text to names ---- */
 
 static int16_t position_of(struct py_object *code, const char *name)
