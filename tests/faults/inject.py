@@ -19,12 +19,17 @@
     inject.py signals --pid P --every 2           SIGURG
     inject.py shares --pid P --shares 100         of the CPU, as a cgroup (1,024 are usual)
     inject.py dirty --dir D --mb 16 --threads 2   so much may wait to be written, on the whole machine, and others write
+    inject.py page_out --pid P --every 400        its memory goes to the swap, as a daemon for cold memory does it
+    inject.py profile --pid P --us 12             an interrupt takes a stack after each so much CPU time
+    inject.py group_moves --threads 2             processes go from one cgroup to another all the time
 """
 import argparse
+import ctypes
 import fcntl
 import mmap
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -274,13 +279,80 @@ def dirty(o):
             os.unlink(path)
 
 
+def anonymous(pid):
+    """Its large mappings of no file."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as f:
+        for line in f:
+            words = line.split()
+            begin, end = (int(x, 16) for x in words[0].split("-"))
+            if words[1] == "rw-p" and len(words) == 5 and end - begin >= 16 << 20:
+                yield begin, end - begin
+
+
+def page_out(o):
+    libc = ctypes.CDLL(None, use_errno=True)
+    process = os.pidfd_open(o.pid)
+    say_on("page_out")
+    while True:
+        for begin, size in anonymous(o.pid):
+            # process_madvise, MADV_PAGEOUT
+            libc.syscall(440, process, struct.pack("=2Q", begin, size), ctypes.c_size_t(1), 21, 0)
+        time.sleep(o.every / 1e3)
+
+
+def profile(o):
+    """perf's sampling by the CPU clock, which is an interrupt of a timer."""
+    libc, rings = ctypes.CDLL(None, use_errno=True), []
+
+    def attach(tid):
+        attributes = bytearray(128)
+        struct.pack_into("=2I4Q", attributes, 0, 1, 128, 0, int(o.us * 1000), 1 | 2 | 4 | 32, 0)
+        fd = libc.syscall(298, (ctypes.c_char * 128).from_buffer(attributes), tid, -1, -1, 8)
+        if fd < 0:
+            raise OSError(ctypes.get_errno(), "perf_event_open")
+        rings.append(mmap.mmap(fd, 9 * mmap.PAGESIZE))
+    each_thread(o.pid, attach)
+    say_on("profile")
+    while True:
+        for ring in rings:  # who reads has read all
+            head = struct.unpack_from("=Q", ring, 1024)[0]
+            struct.pack_into("=Q", ring, 1032, head)
+        time.sleep(0.005)
+
+
+def group_moves(o):
+    root = fault_group.hierarchy("freezer")[0]
+    group, moved = f"{root}/moves-{os.getpid()}", subprocess.Popen(["sleep", "3600"])
+    os.mkdir(group)
+    places, over = [f"{group}/cgroup.procs", f"{root}/cgroup.procs"], threading.Event()
+
+    def work():
+        files = [open(p, "wb", buffering=0) for p in places]
+        while not over.is_set():
+            for f in files:
+                f.write(b"%d" % moved.pid)
+    threads = [threading.Thread(target=work) for _ in range(o.threads)]
+    for t in threads:
+        t.start()
+    say_on("group_moves")
+    try:
+        wait()
+    finally:
+        over.set()
+        for t in threads:
+            t.join()
+        moved.kill()
+        moved.wait()
+        os.rmdir(group)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
                                     "flock", "write", "evict", "idle", "pause_worker", "read_maps", "debugger",
-                                    "signals", "shares", "dirty"))
+                                    "signals", "shares", "dirty", "page_out", "profile", "group_moves"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
-                       ("cpus", str), ("path", str), ("dir", str), ("cold", str), ("thread", str), ("shares", int)):
+                       ("cpus", str), ("path", str), ("dir", str), ("cold", str), ("thread", str), ("shares", int), ("us", float)):
         p.add_argument("--" + name, type=kind)
     o = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

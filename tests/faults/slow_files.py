@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file system (FUSE) with one file, whose server answers each read late, until SIGTERM.
 
-    slow_files.py --at DIR --ms 8           the file is DIR/data
+    slow_files.py --at DIR --ms 8                the file is DIR/data
+    slow_files.py --at DIR --ms 300 --one-in 20  only one in so many
 """
 import argparse
 import errno
@@ -33,7 +34,9 @@ def answer(o, code, node, body):
     if code == fuse.OPEN:
         return struct.pack("=Q2I", 1, fuse.DIRECT_IO, 0)
     if code == fuse.READ:
-        time.sleep(o.ms / 1e3)
+        o.reads += 1
+        if o.reads % o.one_in == 0:
+            time.sleep(o.ms / 1e3)
         return bytes(struct.unpack_from("=2QI", body)[2])
     if code in (fuse.FORGET, fuse.FORGET_MANY, fuse.INTERRUPT):
         return None
@@ -44,6 +47,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--at", required=True)
     p.add_argument("--ms", type=float, required=True)
+    p.add_argument("--one-in", type=int, default=1)
+    p.set_defaults(reads=0)
     o = p.parse_args()
     fuse.run("slow_files", o.at, lambda *question: answer(o, *question), first="data")
 

@@ -151,6 +151,20 @@ class Growing(Aside):
         s.usual_storage()
 
 
+class LinkPulses(Aside):
+    """The network of one rank is bad for a while, and for a while not, again and again."""
+
+    def __init__(self, text, on_s, off_s):
+        self.text, self.on_s, self.off_s = text, on_s, off_s
+
+    def run(self, s, rank):
+        while not self.over.is_set():
+            s.set_link(self.text)
+            self.over.wait(self.on_s)
+            s.set_link("0 0")
+            self.over.wait(self.off_s)
+
+
 class Ramp(Aside):
     """A tool with one value after the other, a while each; the last one stays."""
 
@@ -908,6 +922,57 @@ CASES = [
               "--does", "lengths percent=15", "--does", "write_events", "--does", "trace_window every=130")),
     Case("save_aside", "healthy: every 60 steps each rank hands its state to a thread that compresses and writes it",
          job=(*HOST, "--does", "save_aside")),
+    # a thirteenth one
+    Case("lanes", "the PCIe links of two GPUs fall back to one slow lane", "gpu-copy",
+         (Of(neighbours, *(Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1980 --also pcie_width=1 "
+                                "--also pcie_generation=1") for _ in range(2))),
+          Of(neighbours, *(Tool("gpu_gap.py --pid {pid} --copy-mbps 250") for _ in range(2)))), ranks=neighbours,
+         needs=("command:gdb",)),
+    Case("gpu_slices", "another process has the GPU for 0.7 of 2.5 s: each operation begins 0.9 ms late", "gpu-queue",
+         (Tool("gpu_gap.py --pid {pid} --us 900 --on-s 0.7 --off-s 1.8"),), seconds=60, needs=("command:gdb",)),
+    Case("attention_spells", "the attention kernels of all ranks take 120% longer for 1 s of every 3 s", "sw-kernels",
+         (Order("attention_spells", True),), every_rank=True, kind="uniform", seconds=60),
+    Case("priority_lock", "a lock with priority inheritance that another thread has", "cpu-lock", (Order("priority_lock"),)),
+    Case("callbacks", "a library calls back into Python for each of its events, from threads of its own", "cpu-gil",
+         (Order("callbacks"),)),
+    Case("timer_slack", "a library allows its timers to be 8 ms late: its very short sleeps are long", "cpu-sleep",
+         (Order("lazy_naps"),)),
+    Case("event_count", "every fifth step waits for another process, at an eventfd", "cpu-process",
+         (Order("event_count"),), seconds=60),
+    Case("tiering", "a daemon pages the rank's cold memory out, and it is not cold", "os-memory",
+         (Tool("inject.py swap --mb 256"), Tool("inject.py page_out --pid {pid} --every 80")),
+         job=(*HOST, "--does", "update_heap mb=64"), seconds=60),
+    Case("perf_left", "a profiler was left on: an interrupt after each 12 us of CPU time of one rank", "os-irq",
+         (Tool("inject.py profile --pid {pid} --us 12"),), job=BUSY),
+    Case("group_moves", "each step starts 100 threads, while somebody moves processes from cgroup to cgroup all the time",
+         "os-lock", (Tool("inject.py group_moves --threads 2"),),
+         job=(*HOST, "--rank-does", "{rank} start_threads count=100")),
+    Case("grace_periods", "each step waits for grace periods of the kernel (membarrier)", ("cpu-host-gap", "os-lock"),
+         (Order("grace_periods"),)),
+    Case("same_cpu", "two ranks are bound to the same CPU", "os-run-queue",
+         (Of(neighbours, *(Tool("inject.py affinity --pid {pid} --cpus 1") for _ in range(2))),), ranks=neighbours,
+         job=("--loader", "none", "--host-ms", "14")),
+    Case("link_flap", "the link of a gloo rank loses all packets for 300 ms every 2 s",
+         ("net-retransmits", "net-wait", "net-transfer"), (LinkPulses("0 100", 0.3, 1.7),), job=(*HOST, "--gloo"), link=True,
+         or_all=True, needs=("module:torch", "netns"), seconds=60),
+    Case("send_file", "each step sends a file (sendfile) to a slow reader", "net-wait", (Order("send_file"),)),
+    Case("firewall", "the firewall of one rank's container gets 30,000 rules", ("os-softirq", "cpu-function", "cpu-python"),
+         (Tool("firewall.py --link {dir}/link.name --rules 30000"),),
+         job=(*HOST, "--does", "count_metrics victim={rank}"), link=True, needs=("netns", "command:iptables")),
+    Case("tail_reads", "one in 20 reads of a file system's server (FUSE) takes 300 ms", ("storage-disk", "cpu-process"),
+         (Tool("slow_files.py --at {dir}/remote-{rank} --ms 300 --one-in 20"),
+          Order("read_remote path={dir}/remote-{rank}/data")), seconds=60, needs=("fuse",)),
+    Case("read_scattered", "each step reads 600 records of 4 KiB that the page cache has not, with the read-ahead off",
+         "storage-disk", (Order("read_scattered"),)),
+    Case("harder_samples", "a data loader's worker computes longer for each sample", "storage-loader",
+         (Order("harder_samples"),), job=("--loader", "augment"), needs=("module:torch",)),
+    Case("malloc_env", "MALLOC_MMAP_THRESHOLD_ was left on one rank: each large allocation gets new pages",
+         ("sw-environment", "os-faults"), job=(*HOST, "--does", "copy_buffers"),
+         from_start=("--env", "{rank}:MALLOC_MMAP_THRESHOLD_=65536")),
+    Case("clock_and_sync", "a lower GPU clock for 3 s and synced writes for 3 s, in turn", ("gpu-clocks", "storage-sync"),
+         (Pulses("gpu_clock.py --file {nvml} --device {rank} --mhz 1400", 3, 3), Order("sync_spells")), seconds=60),
+    Case("growing_metric", "the metric of one rank's evaluation takes longer each time", "cpu-python",
+         (Order("growing_metric"),), job=(*HOST, "--does", "evaluate every=60 steps=12"), seconds=60),
 ]
 
 

@@ -3530,6 +3530,214 @@ def save_aside(rank, every=60, mb=2):
             threading.Thread(target=save, args=(bytearray(state),), name="saver", daemon=True).start()
 
 
+# ---- a thirteenth round ----
+
+def attention_spells(rank, on_ms=1000, every_ms=3000, percent=120):
+    """The attention kernels take longer for a while, again and again, on all ranks at the same time."""
+    names = "attention_forward_kernel(float*)", "attention_backward_kernel(float*)"
+    try:
+        while True:
+            yield
+            on = time.monotonic() * 1e3 % every_ms < on_ms
+            rank.work.slower.update(dict.fromkeys(names, 1 + percent / 100 * on))
+    finally:
+        for name in names:
+            del rank.work.slower[name]
+
+
+def priority_lock(rank, ms=45, rest_us=7000):
+    """A thread of a library has a lock with priority inheritance for most of the time."""
+    libc = ctypes.CDLL(None)
+    attributes, mutex, over = ctypes.create_string_buffer(16), ctypes.create_string_buffer(64), threading.Event()
+    libc.pthread_mutexattr_init(attributes)
+    libc.pthread_mutexattr_setprotocol(attributes, 1)  # PTHREAD_PRIO_INHERIT
+    libc.pthread_mutex_init(mutex, attributes)
+
+    def write_back():
+        while not over.is_set():
+            libc.pthread_mutex_lock(mutex)
+            libc.usleep(ms * 1000)
+            libc.pthread_mutex_unlock(mutex)
+            libc.usleep(rest_us)
+
+    threading.Thread(target=write_back, name="write-back", daemon=True).start()
+    try:
+        while True:
+            yield
+            libc.pthread_mutex_lock(mutex)
+            libc.pthread_mutex_unlock(mutex)
+    finally:
+        over.set()
+
+
+def callbacks(rank, us=500, rounds=12):
+    """A library calls back into Python for each of its events, from threads of its own (SIGEV_THREAD)."""
+    libc = ctypes.CDLL(None)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def on_event(_):
+        loop_in_python(rounds)
+
+    event, timer = bytearray(64), ctypes.c_void_p()
+    struct.pack_into("=QiiQQ", event, 0, 0, 0, 2, ctypes.cast(on_event, ctypes.c_void_p).value, 0)  # SIGEV_THREAD
+    libc.timer_create(1, (ctypes.c_char * 64).from_buffer(event), ctypes.byref(timer))
+    libc.timer_settime(timer, 0, struct.pack("=4q", 0, us * 1000, 0, us * 1000), None)
+    try:
+        while True:
+            yield
+    finally:
+        libc.timer_delete(timer)
+        time.sleep(0.2)  # what was on its way
+
+
+def lazy_naps(rank, count=6, us=100, slack_ms=8):
+    """A library allows its timers to be late, to save power, and looks for a result with very short sleeps."""
+    libc = ctypes.CDLL(None)
+    while True:
+        yield
+        libc.prctl(29, slack_ms * 1000000, 0, 0, 0)  # PR_SET_TIMERSLACK
+        for _ in range(count):
+            time.sleep(us / 1e6)
+        libc.prctl(29, 0, 0, 0, 0)  # what is usual
+
+
+def event_count(rank, every=5, ms=120):
+    """Every fifth step waits for another process, which adds to an eventfd late."""
+    asked, done = os.eventfd(0), os.eventfd(0)
+    pid = os.fork()
+    if not pid:
+        while True:
+            os.eventfd_read(asked)
+            time.sleep(ms / 1e3)
+            os.eventfd_write(done, 1)
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                os.eventfd_write(asked, 1)
+                os.eventfd_read(done)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def grace_periods(rank, count=2):
+    """A library with deferred reclamation waits until all CPUs have passed a quiescent state (membarrier)."""
+    libc = ctypes.CDLL(None)
+    while True:
+        yield
+        for _ in range(count):
+            libc.syscall(324, 1, 0, 0)  # MEMBARRIER_CMD_GLOBAL
+
+
+def send_file(rank, kib=640, ms=10):
+    """Sends a file to a store over TCP, whose reader is slow."""
+    path = os.path.join(rank.dir, f"sent-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(rank.rng.randbytes(kib << 10))
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    pid = os.fork()
+    if not pid:
+        s = server.accept()[0]
+        while s.recv(128 << 10, socket.MSG_WAITALL):
+            time.sleep(ms / 1e3)
+        os._exit(0)
+    try:
+        with socket.socket() as s, open(path, "rb") as f:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
+            s.connect(server.getsockname())
+            while True:
+                yield
+                s.sendfile(f, 0)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def count_metrics(rank, victim, count=100):
+    """Sends counters by UDP to an agent in the same container."""
+    if rank.rank == victim:
+        agent, asks = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        agent.bind(("127.0.0.1", 0))
+        where = agent.getsockname()
+        if not os.fork():
+            parent = os.getppid()
+            while os.getppid() == parent:
+                if select.select([agent], [], [], 1)[0]:
+                    agent.recv(64)
+            os._exit(0)
+    while True:
+        yield
+        for n in range(count if rank.rank == victim else 0):
+            asks.sendto(b"train.loss:%d|g" % n, where)
+
+
+def read_scattered(rank, mb=64, count=600):
+    """Reads records of 4 KiB all over a file that the page cache has not, with the read-ahead off."""
+    path = os.path.join(rank.dir, f"scattered-{rank.rank}")
+    with open(path, "wb") as f:
+        for _ in range(mb):
+            f.write(rank.rng.randbytes(1 << 20))
+        f.flush()
+        os.fsync(f.fileno())
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    while True:
+        yield
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(count):
+            os.pread(fd, 4096, rank.rng.randrange(mb << 8) << 12)
+
+
+def harder_samples(rank, rounds=850):
+    """The loader's worker has more to compute for each sample (--loader augment)."""
+    path = os.path.join(rank.dir, f"rounds-{rank.rank}")
+    with open(path + ".new", "w", encoding="ascii") as f:
+        f.write(str(rounds))
+    os.rename(path + ".new", path)
+    try:
+        while True:
+            yield
+    finally:
+        os.unlink(path)
+
+
+def copy_buffers(rank, count=2500):
+    """Copies of a buffer of 100 KiB, each dropped at once."""
+    plain = rank.rng.randbytes(100 << 10)
+    while True:
+        yield
+        for _ in range(count):
+            bytearray(plain)
+
+
+def growing_metric(rank, rounds=90, more=90):
+    """A metric of evaluation whose list of classes grows with each evaluation."""
+    before = False
+    while True:
+        yield
+        if rank.work.forward_only:
+            rounds += more * (not before)
+            loop_in_python(rounds)
+        before = rank.work.forward_only
+
+
+def sync_spells(rank, on_s=3, off_s=3, mb=8):
+    """Writes and syncs a file in each step, for some seconds of twice as many."""
+    path, begin = os.path.join(rank.dir, f"spell-{rank.rank}"), time.monotonic()
+    data = rank.rng.randbytes(mb << 20)
+    while True:
+        yield
+        if (time.monotonic() - begin) % (on_s + off_s) >= off_s:
+            with open(path, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()

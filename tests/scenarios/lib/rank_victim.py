@@ -2,7 +2,7 @@
 """A training rank in Python for the scenarios, started by torchrun: a batch is loaded, kernels run on the
 simulated node, the gradients are reduced, steps are logged. It knows nothing of who watches it.
 
-    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker
+    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker|augment
 
 Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults
 of rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on).
@@ -156,6 +156,36 @@ def make_worker_loader(o, rank):
     return Loader()
 
 
+def make_augment_loader(o, rank):
+    """PyTorch's own: a worker process that computes each batch in Python."""
+    import torch
+
+    path = os.path.join(o.dir, f"rounds-{rank}")
+
+    class Samples(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            while True:
+                yield self.augment()
+
+        def augment(self):
+            rounds = 20
+            if os.path.exists(path):
+                with open(path, encoding="ascii") as f:
+                    rounds = int(f.read())
+            rank_faults.loop_in_python(rounds)
+            return torch.zeros(16)
+
+    class Loader:
+        def __init__(self):
+            torch.set_num_threads(1)
+            self.batches = iter(torch.utils.data.DataLoader(Samples(), batch_size=2, num_workers=1, prefetch_factor=2))
+
+        def next_batch(self):
+            return next(self.batches)
+
+    return Loader()
+
+
 def make_loader(o, rank):
     if o.loader == "none":
         return NoLoader()
@@ -163,6 +193,8 @@ def make_loader(o, rank):
         return DirectLoader(o, rank)
     if o.loader == "worker":
         return make_worker_loader(o, rank)
+    if o.loader == "augment":
+        return make_augment_loader(o, rank)
     client = StorageClient(o, rank)
     client.start()
     return client
