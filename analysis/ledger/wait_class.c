@@ -120,7 +120,8 @@ static const struct {
 	bool loop;
 } any[] = {{"do_epoll_wait", LEDGER_POLL, true},      {"ep_poll", LEDGER_POLL, true},
 	   {"do_sys_poll", LEDGER_POLL, false},	      {"do_select", LEDGER_POLL, false},
-	   {"do_sigtimedwait", LEDGER_PROCESS, true}, {"io_cqring_wait", LEDGER_STORAGE, true}};
+	   {"do_sigtimedwait", LEDGER_PROCESS, true}, {"io_cqring_wait", LEDGER_STORAGE, true},
+	   {"eventfd_read", LEDGER_LOCK, false}};
 
 static const struct row entries[] = {
     {"native_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},

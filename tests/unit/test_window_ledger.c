@@ -982,7 +982,7 @@ static void special_waits_stand_before_general_ones(void **state)
 }
 
 /* A pidfd that is polled, a child that reads a pipe, a ring of io_uring that receives, a signal, a named
- * pipe that is opened. */
+ * pipe that is opened, an eventfd. */
 static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **state)
 {
 	static const struct {
@@ -1009,6 +1009,10 @@ static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **sta
 	    {"io_cqring_wait", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
 	    {"io_cqring_wait", 0, LEDGER_STORAGE, "step (train.py)"},
 	    {"futex_do_wait", HOG | STACK_WAKER_PROCESS, LEDGER_LOCK, "step (train.py)"},
+	    {"eventfd_read", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS, "step (train.py)"},
+	    {"eventfd_read", HOG | STACK_WAKER_PROCESS | STACK_WAKER_CHILD, LEDGER_CHILD,
+	     "step (train.py)"},
+	    {"eventfd_read", 0, LEDGER_LOCK, "step (train.py)"},
 	    {"__x64_sys_pause", STACK_WAKER_TIMER, LEDGER_SLEEP, "pause() of step (train.py)"},
 	    {"__x64_sys_openat", HOG | STACK_WAKER_PROCESS, LEDGER_PROCESS,
 	     "openat() of step (train.py)"},
