@@ -437,6 +437,21 @@ int on_device_end(__u64 *ctx)
 	return 0;
 }
 
+/* On x86 the interrupt of a CPU's clock has no handler of a device. */
+OFF_CPU_EVENT("local_timer_entry")
+int on_clock_begin(__u64 *ctx)
+{
+	taken_device_begin();
+	return 0;
+}
+
+OFF_CPU_EVENT("local_timer_exit")
+int on_clock_end(__u64 *ctx)
+{
+	taken_device_end();
+	return 0;
+}
+
 OFF_CPU_EVENT("hrtimer_expire_entry")
 int on_timer_begin(__u64 *ctx)
 {

@@ -151,7 +151,7 @@ _Static_assert(sizeof(struct sampler_switch_stacks) == 32, "");
 
 /* As enum stack_taken (model/stack.h). */
 enum sampler_taken {
-	SAMPLER_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
+	SAMPLER_TAKEN_DEVICE = 0, /* interrupt handlers of devices and of the CPU's clock */
 	SAMPLER_TAKEN_TIMER,	  /* soft interrupts, by vector */
 	SAMPLER_TAKEN_NET_TX,
 	SAMPLER_TAKEN_NET_RX,

@@ -141,7 +141,7 @@ enum stack_switch_flags {
 
 /* What takes a thread's time away on the CPU, or (THROTTLED) keeps it off the CPU. */
 enum stack_taken {
-	STACK_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
+	STACK_TAKEN_DEVICE = 0, /* interrupt handlers of devices and of the CPU's clock */
 	STACK_TAKEN_TIMER,	/* soft interrupts, by vector */
 	STACK_TAKEN_NET_TX,
 	STACK_TAKEN_NET_RX,

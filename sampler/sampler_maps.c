@@ -3,6 +3,7 @@
 #include "sampler/sampler_maps.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -28,9 +29,9 @@
 #define SWITCH_BUFFER_PAGES 8u /* some 500 records per CPU in 100 ms */
 
 /* Programs that observe sleeping and waking threads, and interrupts. */
-static const char *const off_programs[] = {"on_switch",	     "on_waking",	"on_soft_begin",
-					   "on_soft_end",    "on_device_begin", "on_device_end",
-					   "on_timer_begin", "on_timer_end"};
+static const char *const off_programs[] = {
+    "on_switch",     "on_waking",      "on_soft_begin", "on_soft_end",	  "on_device_begin",
+    "on_device_end", "on_timer_begin", "on_timer_end",	"on_clock_begin", "on_clock_end"};
 #define OFF_PROGRAMS (sizeof(off_programs) / sizeof(off_programs[0]))
 
 struct sampler_maps {
@@ -91,6 +92,20 @@ static int map_fd(const struct bpf_object *o, const char *name)
 }
 
 /* ---- loading ---- */
+
+/* Leaves out the programs of a tracepoint that this kernel does not have. */
+static void leave_out_clock(const struct bpf_object *o)
+{
+	struct btf *kernel = btf__load_vmlinux_btf();
+	bool has = kernel && btf__find_by_name_kind(kernel, "btf_trace_local_timer_entry",
+						    BTF_KIND_TYPEDEF) > 0;
+
+	for (int i = 0; i < 2 && !has; i++)
+		bpf_program__set_autoload(
+		    bpf_object__find_program_by_name(o, i ? "on_clock_end" : "on_clock_begin"),
+		    false);
+	btf__free(kernel);
+}
 
 struct settings {
 	uint32_t ring_bytes;
@@ -251,12 +266,20 @@ static void detach_off(struct sampler_maps *m)
 	}
 }
 
+static bool is_loaded(const struct bpf_object *o, const char *program)
+{
+	const struct bpf_program *p = bpf_object__find_program_by_name(o, program);
+
+	return !p || bpf_program__autoload(p);
+}
+
 static int attach_off(struct sampler_maps *m)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < OFF_PROGRAMS && !err; i++)
-		err = attach_named(&m->off_link[i], m->off, off_programs[i]);
+		if (is_loaded(m->off, off_programs[i]))
+			err = attach_named(&m->off_link[i], m->off, off_programs[i]);
 	if (err)
 		detach_off(m);
 	return err;
@@ -337,6 +360,7 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 		SWITCH_SETTINGS_APPLY(m->off_loop, m, s);
 		m->off = m->off_loop->obj;
 	}
+	leave_out_clock(m->off);
 	size_maps(m, m->off);
 	err = share_maps(m, m->off);
 	if (!err)

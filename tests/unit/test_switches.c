@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -598,6 +599,28 @@ static void child_faults_and_sends(void)
 	wait_go();
 }
 
+/* A profiler interrupts it by the clock of its CPU. */
+static void child_is_profiled(void)
+{
+	struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE,
+				    .size = sizeof(a),
+				    .config = PERF_COUNT_SW_CPU_CLOCK,
+				    .sample_period = 20000};
+	int fd;
+
+	wait_go();
+	fd = (int)syscall(SYS_perf_event_open, &a, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		_exit(1);
+	for (int i = 0; i < 100; i++) {
+		spin_ns(1000000);
+		sched_yield();
+	}
+	close(fd);
+	page->done = 1;
+	wait_go();
+}
+
 static pid_t start(void (*body)(void))
 {
 	pid_t pid;
@@ -1184,6 +1207,27 @@ static void knows_its_page_faults_and_soft_interrupts(void **state)
 	record_end(pid, &t);
 }
 
+static void knows_the_interrupts_of_its_cpus_clock(void **state)
+{
+	pid_t pid = start(child_is_profiled);
+	struct thread_total t;
+	uint64_t taken = 0, on_ns;
+
+	wait_ready(pid, 1, true);
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++)
+		if (t.batch.switches[i].tid == (uint32_t)pid)
+			taken += t.batch.switches[i].taken_ns[STACK_TAKEN_DEVICE];
+	on_ns = t.end_ns - t.begin_ns - t.off_ns;
+	print_message("# interrupts of %lu us in %lu us on the CPU\n", taken / 1000, on_ns / 1000);
+	/* at least 0.2 us each */
+	assert_true(taken > on_ns / 100 && taken < on_ns);
+	record_end(pid, &t);
+}
+
 static void knows_that_it_was_stopped(void **state)
 {
 	uint64_t stop_ns, cont_ns, stopped_ns = 0, times = 0;
@@ -1493,10 +1537,10 @@ static int as_tail(void **state)
 	    CASE(knows_what_ended_a_poll), CASE(knows_where_a_rare_long_sleep_was),                \
 	    CASE(knows_what_short_sleeps_are_for),                                                 \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
-	    CASE(knows_that_it_was_stopped), CASE(knows_that_it_was_frozen),                       \
-	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
-	    CASE(cuts_a_sleep_at_the_drains), CASE(forgets_threads_that_end),                      \
-	    CASE(begins_anew_after_a_pause)
+	    CASE(knows_the_interrupts_of_its_cpus_clock), CASE(knows_that_it_was_stopped),         \
+	    CASE(knows_that_it_was_frozen), CASE(paces_a_flood_and_counts_all),                    \
+	    CASE(counts_what_the_ring_has_no_room_for), CASE(cuts_a_sleep_at_the_drains),          \
+	    CASE(forgets_threads_that_end), CASE(begins_anew_after_a_pause)
 
 int main(void)
 {
