@@ -20,8 +20,7 @@
     inject.py shares --pid P --shares 100         of the CPU, as a cgroup (1,024 are usual)
     inject.py dirty --dir D --mb 16 --threads 2   so much may wait to be written, on the whole machine, and others write
     inject.py page_out --pid P --every 400        its memory goes to the swap, as a daemon for cold memory does it
-    inject.py profile --pid P --us 12             an interrupt takes a stack after each so much CPU time
-    inject.py group_moves --threads 2             processes go from one cgroup to another all the time
+    inject.py profile --pid P --us 10.5           an interrupt takes a stack after each so much CPU time
 """
 import argparse
 import ctypes
@@ -320,37 +319,11 @@ def profile(o):
         time.sleep(0.005)
 
 
-def group_moves(o):
-    root = fault_group.hierarchy("freezer")[0]
-    group, moved = f"{root}/moves-{os.getpid()}", subprocess.Popen(["sleep", "3600"])
-    os.mkdir(group)
-    places, over = [f"{group}/cgroup.procs", f"{root}/cgroup.procs"], threading.Event()
-
-    def work():
-        files = [open(p, "wb", buffering=0) for p in places]
-        while not over.is_set():
-            for f in files:
-                f.write(b"%d" % moved.pid)
-    threads = [threading.Thread(target=work) for _ in range(o.threads)]
-    for t in threads:
-        t.start()
-    say_on("group_moves")
-    try:
-        wait()
-    finally:
-        over.set()
-        for t in threads:
-            t.join()
-        moved.kill()
-        moved.wait()
-        os.rmdir(group)
-
-
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
                                     "flock", "write", "evict", "idle", "pause_worker", "read_maps", "debugger",
-                                    "signals", "shares", "dirty", "page_out", "profile", "group_moves"))
+                                    "signals", "shares", "dirty", "page_out", "profile"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
                        ("cpus", str), ("path", str), ("dir", str), ("cold", str), ("thread", str), ("shares", int), ("us", float)):
         p.add_argument("--" + name, type=kind)

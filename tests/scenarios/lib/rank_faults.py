@@ -3705,15 +3705,6 @@ def harder_samples(rank, rounds=850):
         os.unlink(path)
 
 
-def copy_buffers(rank, count=2500):
-    """Copies of a buffer of 100 KiB, each dropped at once."""
-    plain = rank.rng.randbytes(100 << 10)
-    while True:
-        yield
-        for _ in range(count):
-            bytearray(plain)
-
-
 def growing_metric(rank, rounds=90, more=90):
     """A metric of evaluation whose list of classes grows with each evaluation."""
     before = False
