@@ -46,6 +46,7 @@ class GPUModelRunner:
         self.gpu = simgpu.Gpu(config.first_device + rank)
         time.sleep(config.load_seconds)
         self.truth = Truth(config.truth)
+        self.statistics = None  # the thread that the fault `gil` starts
         self.requests = {}  # request id -> prompt tokens, computed tokens, output tokens
         self.kv_connector = NixlConnector(config, self.gpu) if config.kv_role else None
         self.storage = SharedStorageConnector(config, rank)
@@ -60,8 +61,9 @@ class GPUModelRunner:
             self.kv_connector.start_load_kv(scheduler_output.kv_connector_metadata)
             received = self.kv_connector.get_finished(wait=not scheduler_output.num_scheduled_tokens)
         self._update_states(scheduler_output)
-        if self.vllm_config.acting("gil", self.rank) and threading.active_count() < 3:
-            threading.Thread(target=collect_statistics, args=(self.vllm_config, self.rank), daemon=True).start()
+        if self.vllm_config.acting("gil", self.rank) and not (self.statistics and self.statistics.is_alive()):
+            self.statistics = threading.Thread(target=collect_statistics, args=(self.vllm_config, self.rank), daemon=True)
+            self.statistics.start()
         if not scheduler_output.num_scheduled_tokens:
             return ModelRunnerOutput([], [], received)
         req_ids = self._prepare_inputs(scheduler_output)
