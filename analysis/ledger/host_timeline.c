@@ -203,11 +203,14 @@ static uint32_t most_informative(const struct stack_batch *b, const struct stack
 	return best;
 }
 
+static const char *function_at(struct maker *m, const struct stack *st, uint32_t frame)
+{
+	return frame < st->count ? keep_text(m, "%s", m->name(m->arg, st->first + frame)) : "";
+}
+
 static const char *function_of(struct maker *m, const struct stack *st)
 {
-	uint32_t best = most_informative(&m->w->stacks, st);
-
-	return best < st->count ? keep_text(m, "%s", m->name(m->arg, st->first + best)) : "";
+	return function_at(m, st, most_informative(&m->w->stacks, st));
 }
 
 /* Where no class says what a thread does in the kernel, the system call does. */
@@ -280,12 +283,14 @@ static uint32_t library_entry(const struct stack_batch *b, const struct stack *s
 	return entry;
 }
 
-/* "lzma_code (liblzma.so.5) at line 7 of load (train.py)"; entry: a library's function. */
-static const char *library_name(struct maker *m, const struct stack *st, uint32_t entry)
+/* "lzma_code (liblzma.so.5) at line 7 of load (train.py)"; entry: a library's function, by: who calls
+ * it. */
+static const char *library_name(struct maker *m, const struct stack *st, uint32_t entry,
+				uint32_t by)
 {
 	const struct stack_batch *b = &m->w->stacks;
-	uint32_t by = most_informative(b, st), line = b->frames[st->first + by].line;
-	const char *caller = function_of(m, st), *name = m->name(m->arg, st->first + entry),
+	uint32_t line = b->frames[st->first + by].line;
+	const char *caller = function_at(m, st, by), *name = m->name(m->arg, st->first + entry),
 		   *library = library_of(b, &b->frames[st->first + entry]);
 	char at[32] = "";
 
@@ -302,9 +307,11 @@ static struct account code_account(struct maker *m, const struct stack *st)
 	const struct stack_batch *b = &m->w->stacks;
 	uint32_t entry = library_entry(b, st), by = most_informative(b, st);
 
-	if (entry < st->count && b->frames[st->first + by].kind == STACK_FRAME_PYTHON)
-		return (struct account){LEDGER_NONE, library_name(m, st, entry)};
-	return (struct account){is_python(b, st) ? LEDGER_PYTHON : LEDGER_NONE, function_of(m, st)};
+	if (entry < st->count && by < st->count &&
+	    b->frames[st->first + by].kind == STACK_FRAME_PYTHON)
+		return (struct account){LEDGER_NONE, library_name(m, st, entry, by)};
+	return (struct account){is_python(b, st) ? LEDGER_PYTHON : LEDGER_NONE,
+				function_at(m, st, by)};
 }
 
 static bool is_libc_lock(struct maker *m, const struct stack *st)

@@ -48,8 +48,8 @@ bool ledger_is_of(const char *name, const char *function)
 {
 	size_t length = strlen(name), end = strlen(function);
 
-	return !strcmp(name, function) ||
-	       (end && length > end && !strcmp(name + length - end, function));
+	return !strcmp(name, function) || (end && length > end && name[length - end - 1] == ' ' &&
+					   !strcmp(name + length - end, function));
 }
 
 static const struct {

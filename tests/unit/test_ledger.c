@@ -169,6 +169,15 @@ static void every_nanosecond_is_charged_once_and_to_the_right_account(void **sta
 	}
 }
 
+static void a_name_is_of_the_function_at_its_end(void **state)
+{
+	(void)state;
+	assert_true(ledger_is_of("load (a.py)", "load (a.py)"));
+	assert_true(ledger_is_of("openat() of load (a.py)", "load (a.py)"));
+	assert_false(ledger_is_of("preload (a.py)", "load (a.py)"));
+	assert_false(ledger_is_of("openat() of load (a.py)", ""));
+}
+
 static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
 {
 	struct ledger_interval scratch[2 * BUSY_MAX + 2];
@@ -605,6 +614,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_nanosecond_is_charged_once_and_to_the_right_account),
+	    cmocka_unit_test(a_name_is_of_the_function_at_its_end),
 	    cmocka_unit_test(a_sum_of_ledgers_is_the_ledger_of_all_steps),
 	    cmocka_unit_test(excesses_add_up_to_the_slowdown),
 	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
