@@ -73,7 +73,7 @@ static void print_diff_written(const struct options *o, const json_t *in, const 
 	if (!strcmp(path, "-"))
 		return;
 	if (!o->json) {
-		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
+		printf("%s: %s against %s\n", path, term_rank(rank), term_safe(against, 80));
 		return;
 	}
 	j = json_pack("{s:s, s:o, s:s, s:i, s:o, s:b, s:b}", "incident", jsonget_text(in, "id"),
@@ -105,8 +105,8 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 		return err;
 	}
 	d.open = incident_verdict_metric(in);
-	snprintf(title, sizeof(title), "rank %d beside rank %d: %s", culprit->who.rank,
-		 peer->who.rank, incident_text_title(in));
+	snprintf(title, sizeof(title), "%s beside %s: %s", term_rank(culprit->who.rank),
+		 term_rank(peer->who.rank), incident_text_title(in));
 	err = outfile_open(&out, path);
 	if (!err)
 		err = outfile_close(&out, incident_diff_page(out.f, &d, title, 0));
@@ -157,8 +157,8 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 
 	if (err)
 		return err;
-	snprintf(other, sizeof(other), "rank %d", r->who.rank);
-	snprintf(title, sizeof(title), "rank %d beside %s: %s", r->who.rank, term_safe(o->base, 80),
+	snprintf(other, sizeof(other), "%s", term_rank(r->who.rank));
+	snprintf(title, sizeof(title), "%s beside %s: %s", other, term_safe(o->base, 80),
 		 incident_text_title(in));
 	page.other = other;
 	page.title = title;

@@ -514,8 +514,7 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 		return;
 	}
 	if (in->suspect_count == 1) {
-		rank_name(in->suspect[0].rank, &one);
-		snprintf(out, bytes, "%s", one.text);
+		text_copy(out, bytes, rank_name(in->suspect[0].rank, &one));
 		return;
 	}
 	snprintf(out, bytes, "ranks %d", in->suspect[0].rank);

@@ -2330,7 +2330,7 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	fs_fini(&j);
 }
 
-/* Its longest step took two hours, of which only the last one can be said. */
+/* Its longest step took two hours. A node's times reach back one hour. */
 static void a_request_that_took_hours_has_a_step_of_an_hour_at_most(void **unused)
 {
 	static struct request_job r;
