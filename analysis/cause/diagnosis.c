@@ -358,11 +358,12 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 	char text[100];
 
 	if (v->kernel_ratio > 0)
-		rule_out(out, LAYER_GPU,
-			 "kernels take as long %s, within %.1f%% (no single kernel differs by more "
-			 "than %.0f%%)",
-			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
-			 100 * v->kernel_spread + 0.5);
+		rule_out(
+		    out, LAYER_GPU,
+		    "kernels take as long as %s, within %.1f%% (no single kernel differs by more "
+		    "than %.0f%%)",
+		    v->kernels_where, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
+		    100 * v->kernel_spread + 0.5);
 	else if (diagnosis_kind_text(v, &v->kind[LEDGER_COMPUTE], text, sizeof(text)))
 		rule_out(out, LAYER_GPU, "compute kernels take %s", text);
 }

@@ -80,10 +80,10 @@ const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
 /* ---- kernels against their base ---- */
 
 struct pair {
-	const struct diagnosis_kernel *mine; /* NULL: the slow steps do not have it */
 	const char *name;
-	double count, total_ns; /* of the base */
-	double extra_ns;	/* beyond the typical ratio */
+	double slow_count, slow_ns; /* 0: the slow steps do not have it */
+	double count, total_ns;	    /* of the base; 0: it does not have it */
+	double extra_ns;	    /* beyond the typical ratio */
 	/* count and total_ns: estimated, as the base's time for launches of this size */
 	bool expected;
 	bool paired;
@@ -130,7 +130,8 @@ static uint32_t pair_by_name(const struct diagnosis_view *v, const struct diagno
 
 		if (k->collective || !(k->total_ns > 0) || !*k->name)
 			continue;
-		p[n] = (struct pair){.mine = k, .name = k->name};
+		p[n] =
+		    (struct pair){.name = k->name, .slow_count = k->count, .slow_ns = k->total_ns};
 		base_of(v, b, k->name, &p[n].count, &p[n].total_ns);
 		n++;
 	}
@@ -200,7 +201,7 @@ static double time_for(const struct by_size *s, double size)
 static void expect_sizes(struct pair *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		double size = p[i].mine && !(p[i].count > 0) ? size_of(p[i].name) : 0, ns;
+		double size = p[i].slow_count > 0 && !(p[i].count > 0) ? size_of(p[i].name) : 0, ns;
 		struct by_size s = {.count = 0};
 
 		for (uint32_t k = 0; size > 0 && k < n && s.count < SIZES_MAX; k++) {
@@ -218,16 +219,15 @@ static void expect_sizes(struct pair *p, uint32_t n)
 		if (!(ns > 0))
 			continue;
 		p[i].expected = true;
-		p[i].count = p[i].mine->count;
-		p[i].total_ns = ns * p[i].mine->count;
+		p[i].count = p[i].slow_count;
+		p[i].total_ns = ns * p[i].slow_count;
 	}
 }
 
-/* Pairs by ledger row: one pair per kernel and launch configuration. k: scratch for the rank's
- * kernels. Rows are ordered by excess, so those of the reference alone are the last: taken from both
- * ends, both sides have their part of the room. */
-static uint32_t pair_by_row(const struct diagnosis_view *v, struct diagnosis_kernel *k,
-			    struct pair *p)
+/* Pairs by ledger row: one pair per kernel and launch configuration. Rows are ordered by excess, so
+ * those of the reference alone are the last: taken from both ends, both sides have their part of the
+ * room. */
+static uint32_t pair_by_row(const struct diagnosis_view *v, struct pair *p)
 {
 	uint32_t n = 0;
 
@@ -238,13 +238,13 @@ static uint32_t pair_by_row(const struct diagnosis_view *v, struct diagnosis_ker
 		    strstr(r->name, LEDGER_OTHER_LAUNCHES) ||
 		    !(r->slow_count > 0 || r->reference_count > 0))
 			continue;
-		k[n] = (struct diagnosis_kernel){
-		    .name = r->name, .count = r->slow_count, .total_ns = r->slow_busy_ns};
-		p[n] = (struct pair){.mine = r->slow_count > 0 ? &k[n] : NULL,
-				     .name = r->name,
-				     .count = r->reference_count,
-				     .total_ns = r->reference_count > 0 ? r->reference_busy_ns : 0};
-		n++;
+		p[n++] = (struct pair){
+		    .name = r->name,
+		    .slow_count = r->slow_count,
+		    .slow_ns = r->slow_count > 0 ? r->slow_busy_ns : 0,
+		    .count = r->reference_count,
+		    .total_ns = r->reference_count > 0 ? r->reference_busy_ns : 0,
+		};
 	}
 	expect_sizes(p, n);
 	return n;
@@ -264,8 +264,8 @@ static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t 
 			continue;
 		size = size_of(p[i].name);
 		expected |= p[i].expected;
-		other |= &p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL);
-		mine += p[i].mine ? size * p[i].mine->count : 0;
+		other |= &p[i] != of && (of->slow_ns > 0 ? p[i].total_ns > 0 : p[i].slow_ns > 0);
+		mine += size * p[i].slow_count;
 		others += p[i].expected ? 0 : size * p[i].count;
 	}
 	return other && (expected || mine > others * (1 + thresholds.same.work));
@@ -273,12 +273,61 @@ static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t 
 
 static double ratio_of(const struct pair *p)
 {
-	return p->mine->total_ns / p->mine->count / (p->total_ns / p->count);
+	return p->slow_ns / p->slow_count / (p->total_ns / p->count);
 }
 
 static bool in_both(const struct pair *p)
 {
-	return p->mine && p->total_ns > 0 && p->count > 0 && p->mine->count > 0;
+	return p->slow_ns > 0 && p->total_ns > 0 && p->count > 0 && p->slow_count > 0;
+}
+
+static bool is_fresh(const struct pair *p)
+{
+	return p->slow_ns > 0 && !(p->total_ns > 0);
+}
+
+/* Whether most of the base's launches are missing. Not all need be: some slow steps are slow for
+ * another reason. */
+static bool is_gone(const struct pair *p)
+{
+	return p->total_ns > 0 && p->slow_count <= thresholds.part.half * p->count;
+}
+
+/* Bytes of a kernel's name that are shown: at most `most`, without its launch configuration. */
+static int shown(const char *name, int most)
+{
+	const char *at = strstr(name, "<<<");
+	size_t bytes = at ? (size_t)(at - name) : strlen(name);
+
+	return bytes < (size_t)most ? (int)bytes : most;
+}
+
+/* Keeps the kernels of both sides, with one pair for all launch configurations of a kernel. Its base
+ * is what the base would have taken for the same launches, so that another mix of sizes is no other
+ * speed. */
+static uint32_t merge_configurations(struct pair *p, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct pair *to = p;
+
+		if (!in_both(&p[i]))
+			continue;
+		p[i].total_ns *= p[i].slow_count / p[i].count;
+		p[i].count = p[i].slow_count;
+		while (to < p + kept && !is_configuration(to->name, p[i].name))
+			to++;
+		if (to == p + kept) {
+			p[kept++] = p[i];
+			continue;
+		}
+		to->slow_count += p[i].slow_count;
+		to->slow_ns += p[i].slow_ns;
+		to->count += p[i].count;
+		to->total_ns += p[i].total_ns;
+	}
+	return kept;
 }
 
 /* Whether the kernel's share of the compute time matters. */
@@ -416,50 +465,24 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 		names++;
 		slower += own > 1 + (r - 1) * thresholds.part.half;
 		if (own > 1)
-			effect += p[i].total_ns / p[i].count * p[i].mine->count *
+			effect += p[i].total_ns / p[i].count * p[i].slow_count *
 				  ((own < r ? own : r) - 1);
 	}
 	if (names < 2)
 		return;
-	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
-		 names, r, v->as);
+	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long as %s", slower,
+		 names, r, v->kernels_where);
 	slow_gpu(v, effect, true, how);
-}
-
-/* "2.00 times as long as before": a launch, by the ledger, which is of all slow steps. Kernels that are
- * compared by name are of one window, and of peers if there are any. */
-static void ratio_text(const struct diagnosis_view *v, const struct pair *p, char *out, size_t room)
-{
-	size_t bytes = strlen(p->name);
-	double slow_ns = 0, slow = 0, usual_ns = 0, usual = 0;
-
-	for (uint32_t i = 0; i < v->row_count; i++) {
-		const struct ledger_row *r = &v->row[i];
-
-		if (r->kind != LEDGER_COMPUTE || strncmp(r->name, p->name, bytes) ||
-		    (r->name[bytes] && strncmp(r->name + bytes, "<<<", 3)))
-			continue;
-		slow_ns += r->slow_busy_ns;
-		slow += r->slow_count;
-		usual_ns += r->reference_busy_ns;
-		usual += r->reference_count;
-	}
-	if (slow > 0 && usual > 0 && usual_ns > 0)
-		snprintf(out, room, "%.2f times as long %s", slow_ns / slow / (usual_ns / usual),
-			 v->past ? "as before" : "as on the peers");
-	else
-		snprintf(out, room, "%.2f times as long %s", ratio_of(p), v->as);
 }
 
 static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
 {
-	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
-	char ratio[64];
+	double r = v->kernel_ratio > 1 + thresholds.same.work ? v->kernel_ratio : 1, all = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
-									   p[i].mine->count * r
-					       : 0;
+		p[i].extra_ns =
+		    in_both(&p[i]) ? p[i].slow_ns - p[i].total_ns / p[i].count * p[i].slow_count * r
+				   : 0;
 		if (in_both(&p[i]) && ratio_of(&p[i]) > r + thresholds.same.work &&
 		    p[i].extra_ns > 0)
 			all += p[i].extra_ns;
@@ -474,10 +497,11 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
-		text_copy(c->subject, sizeof(c->subject), p[i].name);
-		ratio_text(v, &p[i], ratio, sizeof(ratio));
-		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %s", NAME_SHOWN, p[i].name,
-			 ratio);
+		snprintf(c->subject, sizeof(c->subject), "%.*s",
+			 shown(p[i].name, sizeof(c->subject) - 1), p[i].name);
+		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long as %s",
+			 shown(p[i].name, NAME_SHOWN), p[i].name, ratio_of(&p[i]),
+			 v->kernels_where);
 		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }
@@ -504,10 +528,10 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 		double differ;
 		bool exact;
 
-		if (p[i].mine || p[i].paired || is_other_work(&p[i], p, n))
+		if (!is_gone(&p[i]) || p[i].paired || is_other_work(&p[i], p, n))
 			continue;
 		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
-		differ = fabs(fresh->mine->count - p[i].count);
+		differ = fabs(fresh->slow_count - p[i].count);
 		if (!exact &&
 		    !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
 			continue;
@@ -532,19 +556,21 @@ static const char *from_difference(const char *name, const char *other)
 
 static void variant(struct diagnosis_view *v, const struct pair *fresh, const struct pair *gone)
 {
-	bool uniform_kind = v->in->kind == FINDING_UNIFORM;
 	struct diagnosis_candidate *c =
-	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
-			  fresh->mine->total_ns - gone->total_ns, 1);
+	    diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
+			  fresh->slow_ns + gone->slow_ns - gone->total_ns, 1);
+	const char *a = from_difference(fresh->name, gone->name),
+		   *b = from_difference(gone->name, fresh->name);
+	bool configured = is_configuration(fresh->name, gone->name);
 	char name[96];
 
 	diagnosis_kernel_base(fresh->name, name, sizeof(name));
 	text_copy(c->subject, sizeof(c->subject), fresh->name);
-	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.70s, %s as %.70s", name,
-		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on the peers",
-		 from_difference(gone->name, fresh->name));
-	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs %s", name,
-		 v->than);
+	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.*s, %s as %.*s", name,
+		 configured ? 70 : shown(a, 70), a, v->kernels_where,
+		 configured ? 70 : shown(b, 70), b);
+	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs than %s",
+		 name, v->kernels_where);
 }
 
 /* Compares kernels that only one side has. Variants of the same kernel are paired first; those left
@@ -558,31 +584,32 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	for (uint32_t i = 0; i < n; i++) {
 		struct pair *other;
 
-		if (!p[i].mine || p[i].total_ns > 0 || is_other_work(&p[i], p, n))
+		if (!is_fresh(&p[i]) || is_other_work(&p[i], p, n))
 			continue;
 		other = partner(&p[i], p, n);
 		if (other) {
 			other->paired = true;
-			if (p[i].mine->total_ns - other->total_ns > thresholds.excess.least * whole)
+			if (p[i].slow_ns + other->slow_ns - other->total_ns >
+			    thresholds.excess.least * whole)
 				variant(v, &p[i], other);
 			continue;
 		}
-		fresh_ns += p[i].mine->total_ns;
-		if (!most || p[i].mine->total_ns > most->mine->total_ns)
+		fresh_ns += p[i].slow_ns;
+		if (!most || p[i].slow_ns > most->slow_ns)
 			most = &p[i];
 	}
 	for (uint32_t i = 0; i < n; i++)
-		if (!p[i].mine && !p[i].paired && !is_other_work(&p[i], p, n))
-			gone_ns += p[i].total_ns;
+		if (is_gone(&p[i]) && !p[i].paired && !is_other_work(&p[i], p, n))
+			gone_ns += p[i].total_ns - p[i].slow_ns;
 	if (!most || fresh_ns - gone_ns < thresholds.excess.least * whole)
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  fresh_ns - gone_ns, 0.8);
-	text_copy(c->subject, sizeof(c->subject), most->name);
-	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
-		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "the peers do not run",
-		 NAME_SHOWN, most->name);
+	snprintf(c->subject, sizeof(c->subject), "%.*s", shown(most->name, sizeof(c->subject) - 1),
+		 most->name);
+	snprintf(c->text, sizeof(c->text), "kernels run that did not run %s, mostly %.*s",
+		 v->kernels_where, shown(most->name, NAME_SHOWN), most->name);
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }
 
@@ -596,7 +623,7 @@ static double other_work(const struct pair *p, uint32_t n)
 			ns += p[i].total_ns; /* at the base's speed */
 		if (in_both(&p[i]) || !is_other_work(&p[i], p, n))
 			continue;
-		ns += p[i].mine ? p[i].mine->total_ns : -p[i].total_ns;
+		ns += p[i].slow_ns > 0 ? p[i].slow_ns : -p[i].total_ns;
 	}
 	return ns;
 }
@@ -618,10 +645,10 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 	struct diagnosis_candidate *c;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (in_both(&p[i])) {
-			mine += p[i].mine->count;
+		if (in_both(&p[i]) && !p[i].paired) {
+			mine += p[i].slow_count;
 			base += p[i].count;
-			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
+			extra += (p[i].slow_count - p[i].count) * p[i].total_ns / p[i].count;
 		}
 	if ((mine <= base && larger <= 0) ||
 	    extra < fmax(thresholds.excess.least * whole, work_by_chance(v)))
@@ -635,52 +662,40 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		return;
 	}
 	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
-		 v->past ? "before" : "on the peers");
+		 v->kernels_where);
 	snprintf(c->because, sizeof(c->because), "more of the same kernels are launched: %.200s",
 		 c->text);
 }
 
-/* Whether the kernels have more work. By name they would look slower; the launch configurations
- * show it. */
-static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+/* p: room for KERNELS_MAX. False: there are no kernels to compare. The ledger's rows come first: they
+ * are of all slow steps, and their launch configurations tell more work from slower work. */
+static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases *b, struct pair *p)
 {
-	uint32_t n = pair_by_row(v, k, p);
+	uint32_t n = pair_by_row(v, p);
 	double whole = 0;
 
+	v->kernels_where = v->who->usual_is_own ? "before" : "on the peers";
+	if (!n && b->count && v->who->kernel_count) {
+		n = pair_by_name(v, b, p);
+		v->kernels_where = b->rank[0] == v->in->before ? "before" : "on the peers";
+	}
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
-	if (!(other_work(p, n) > thresholds.part.half * v->compute_ns))
-		return false;
+	other_names(v, p, n, whole);
 	more_launches(v, p, n, whole);
-	return true;
-}
-
-/* k, p: room for KERNELS_MAX. False: there are no kernels to compare. */
-static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases *b,
-			  struct diagnosis_kernel *k, struct pair *p)
-{
-	double whole = 0;
-	uint32_t n;
-
-	n = b->count && v->who->kernel_count ? pair_by_name(v, b, p) : pair_by_row(v, k, p);
-	for (uint32_t i = 0; i < n; i++)
-		whole += p[i].total_ns;
+	n = merge_configurations(p, n);
 	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
 	uniform(v, p, n, whole);
 	one_kernel(v, p, n, whole);
-	other_names(v, p, n, whole);
-	more_launches(v, p, n, whole);
 	return n > 0;
 }
 
 static bool compare_kernels(struct diagnosis_view *v, const struct diagnosis_bases *b)
 {
 	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
-	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
-	bool known = p && k && (is_more_work(v, k, p) || compare_pairs(v, b, k, p));
+	bool known = p && compare_pairs(v, b, p);
 
 	free(p);
-	free(k);
 	return known;
 }
 

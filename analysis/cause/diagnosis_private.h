@@ -79,7 +79,8 @@ struct diagnosis_view {
 	    list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' default causes */
 	uint32_t count;
 	/* Figures for the lines that rule a layer out. */
-	double kernel_ratio;   /* typical kernel's time over its base; 0: not known */
+	const char *kernels_where; /* the kernels' base: "before" or "on the peers" */
+	double kernel_ratio;	   /* typical kernel's time over its base; 0: not known */
 	double kernel_spread;  /* largest deviation of a kernel that matters from kernel_ratio */
 	double function_delta; /* largest change of a function's share; negative: not known */
 	char function_name[DIAGNOSIS_SUBJECT_BYTES];

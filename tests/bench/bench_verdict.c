@@ -135,7 +135,7 @@ static void draw(struct job *j)
 
 static const double kernel_ms[KERNELS] = {18, 12, 8, 6, 4, 2};
 
-static void name_kernels(bool other)
+static void name_kernels(void)
 {
 	static char names[KERNELS + 3][24] = {
 	    "",	    "_Z4gemmIfLi128EEvT_",     "attention<128>",    "norm", "softmax", "embed",
@@ -143,8 +143,6 @@ static void name_kernels(bool other)
 
 	for (uint32_t k = 0; k < KERNELS + 3; k++)
 		made.names[k] = names[k];
-	if (other)
-		made.names[1] = names[KERNELS + 2];
 	made.w.names = made.names;
 	made.w.name_count = KERNELS + 3;
 }
@@ -188,7 +186,10 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 		uint64_t ns = (uint64_t)(ms * MS);
 
 		compute += ms;
-		add_record(j, RECORD_KERNEL, k + 1, t + 1 + k, at, (double)ns);
+		add_record(j, RECORD_KERNEL,
+			   !k && j->what == GPU_OTHER && of_fault && lost_ms > 0 ? KERNELS + 2
+										 : k + 1,
+			   t + 1 + k, at, (double)ns);
 		at += ns;
 	}
 	add_record(j, RECORD_COPY, 0, at - 1, at, (1 + copy) * MS);
@@ -331,7 +332,7 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 	made.w.rank.rank = rank;
 	made.w.rank.world_size = RANKS;
 	made.w.rank.pid = PID(rank);
-	name_kernels(of_fault && j->what == GPU_OTHER);
+	name_kernels();
 	for (uint32_t i = 0; i < STEPS; i++) {
 		bool transient = reason == WINDOW_SELF && !of_fault && i >= 8 && i < 11;
 		bool hit = i >= healthy && reason != WINDOW_ASKED;

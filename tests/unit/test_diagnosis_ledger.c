@@ -26,6 +26,9 @@ struct world {
 	enum finding_cause known;
 	double scale, before_ms;	/* before_ms: by which other healthy steps are slow */
 	double kernels, kernels_before; /* 0: not known */
+	/* by name, of one window; the earlier one had half of the work */
+	struct diagnosis_kernel named[3], named_before[3];
+	uint32_t named_count;
 };
 
 static struct diagnosis out;
@@ -87,6 +90,8 @@ static void judge_all(struct world *w, uint32_t suspects)
 					.compute_ns = 50e6 * w->scale,
 					.idle_ns = 40e6 * w->scale,
 					.kernels = w->kernels_before,
+					.kernel = w->named_before,
+					.kernel_count = w->named_count,
 					.off_ns = -1,
 					.gil_wait_ns = -1};
 
@@ -96,6 +101,8 @@ static void judge_all(struct world *w, uint32_t suspects)
 	w->rank.self_ns = step_ns - 10e6 * w->scale;
 	w->rank.compute_ns = 50e6 * w->scale;
 	w->rank.kernels = w->kernels;
+	w->rank.kernel = w->named;
+	w->rank.kernel_count = w->named_count;
 	w->rank.idle_ns = step_ns - 60e6 * w->scale;
 	w->rank.off_ns = w->rank.gil_wait_ns = -1;
 	w->rank.signal = w->signal;
@@ -561,6 +568,49 @@ static void smaller_launches_that_take_longer_are_a_variant(void **unused)
 	end(&w);
 }
 
+/* The slow steps launch one configuration more often and another one less, and a window of earlier
+ * steps had half of the work. Neither makes the other kernels slower, nor hides how much slower the
+ * slow one is: the ledger has both sides of each configuration. */
+static void kernels_are_compared_where_the_work_is_the_same(void **unused)
+{
+	static const char *const names[] = {"gemm_a", "gemm_b", "norm"};
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "gemm_a<<<8,1,1, 256,1,1>>>", 0, 40, 0, 0);
+	both(&w, LEDGER_COMPUTE, 0, "gemm_a<<<16,1,1, 256,1,1>>>", 8, 48, 2, 4);
+	for (int i = 0; i < 3; i++) {
+		w.named[i] = (struct diagnosis_kernel){
+		    .name = names[i], .count = 10, .total_ns = (i ? 20 : 108) * 1e6};
+		w.named_before[i] =
+		    (struct diagnosis_kernel){.name = names[i], .count = 10, .total_ns = 10e6};
+	}
+	w.named_count = 3;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_KERNEL);
+	/* 20 ms and 4 launches of 4 ms would have taken 36 */
+	assert_non_null(strstr(out.summary, "kernel gemm_a takes 3.00 times as long as before"));
+	for (uint32_t i = 0; i < out.evidence_count; i++)
+		assert_null(strstr(out.evidence[i].text, "compute kernels take"));
+	end(&w);
+}
+
+/* Some slow steps are slow for another reason, and have the usual variant. */
+static void a_variant_in_most_of_the_slow_steps_is_a_variant(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "void flash<128>(half*)<<<8,1,1, 256,1,1>>>", 10, 2, 10, 2);
+	both(&w, LEDGER_COMPUTE, 0, "void flash<64>(half*)<<<8,1,1, 256,1,1>>>", 0, 32, 0, 8);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_VARIANT);
+	assert_non_null(strstr(out.evidence[0].text,
+			       "kernel flash runs as variant void flash<64>(half*), before as void "
+			       "flash<128>(half*)"));
+	end(&w);
+}
+
 /* Sequences of uneven length: each side launches sizes of its own, and the time grows with the square
  * of the size. Half as long again for their sizes: the GPU is slower. As long as their sizes take:
  * more work. */
@@ -587,8 +637,13 @@ static void launches_of_uneven_sizes_are_held_against_their_sizes(void **unused)
 					both(&w, LEDGER_COMPUTE, 0, name, 0,
 					     ms * (slower ? 1.5 : 1.0), 0, 1);
 			}
-		if (!slower)
+		if (slower) {
+			both(&w, LEDGER_COMPUTE, 0, "gemm_a<<<8,1,1, 256,1,1>>>", 0, 10, 0, 0);
+			both(&w, LEDGER_COMPUTE, 0, "gemm_b<<<8,1,1, 256,1,1>>>", 0, 10, 0, 0);
+			both(&w, LEDGER_COMPUTE, 0, "norm<<<64,1,1, 256,1,1>>>", 0, 5, 0, 0);
+		} else {
 			both(&w, LEDGER_COMPUTE, 0, "attention<<<180,1,1, 256,1,1>>>", 0, 4, 0, 12);
+		}
 		judge(&w);
 		if (out.cause != (slower ? CAUSE_GPU_SLOW : CAUSE_IMBALANCE_INPUT))
 			fail_msg("%s: %s", slower ? "slower" : "more work", out.summary);
@@ -1117,6 +1172,8 @@ int main(void)
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(more_launches_in_some_steps_are_more_work),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
+	    cmocka_unit_test(kernels_are_compared_where_the_work_is_the_same),
+	    cmocka_unit_test(a_variant_in_most_of_the_slow_steps_is_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(rows_of_the_reference_are_not_crowded_out),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
