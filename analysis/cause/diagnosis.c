@@ -121,11 +121,15 @@ void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct
 	const struct diagnosis_input *in = v->in;
 
 	out->count = 0;
+	out->where = "on the peers";
 	if (in->kind != FINDING_UNIFORM)
 		for (uint32_t i = 0; i < in->peer_count && out->count < DIAGNOSIS_BASES_MAX; i++)
 			if (serves(&in->peer[i]))
 				out->rank[out->count++] = &in->peer[i];
-	if (!out->count && in->before && serves(in->before))
+	if (out->count)
+		return;
+	out->where = "before";
+	if (in->before && serves(in->before))
 		out->rank[out->count++] = in->before;
 }
 
@@ -158,9 +162,6 @@ static void examine(struct diagnosis_view *v, const struct diagnosis_input *in,
 	find_base(v);
 	v->many = in->suspect_count > 1 && (in->kind != FINDING_UNIFORM || in->of_some);
 	v->its = v->many ? "their" : "its";
-	v->than =
-	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
-	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
 	diagnosis_ledger_begin(v);
 	/* The last steps before a hang were healthy, so they do not show why it stopped. */
 	if (in->kind != FINDING_HANG)
@@ -433,15 +434,15 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 
 	if (v->storage_ns >= 0 && v->storage_ns < READS_SHOWN_NS) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launch threads are not blocked in disk reads for longer %s (less "
-			 "than 0.01 ms per step)",
-			 v->than);
+			 "its launch threads are not blocked in disk reads for longer than %s "
+			 "(less than 0.01 ms per step)",
+			 v->functions_where);
 		return;
 	}
 	if (v->storage_ns >= 0) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launch threads spend %s more per step blocked in reads %s",
-			 diagnosis_text_ms(v->storage_ns, &a), v->than);
+			 "its launch threads spend %s more per step blocked in reads than %s",
+			 diagnosis_text_ms(v->storage_ns, &a), v->functions_where);
 		return;
 	}
 	if (wait)
@@ -452,8 +453,9 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	if (v->settings_equal && !v->settings_differ)
-		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same %s",
-			 v->settings_equal, v->as);
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s",
+			 v->settings_equal,
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
 }
 
 /* Whether the layer has a candidate that explains a part that matters. */

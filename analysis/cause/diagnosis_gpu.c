@@ -677,7 +677,7 @@ static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases
 	v->kernels_where = v->who->usual_is_own ? "before" : "on the peers";
 	if (!n && b->count && v->who->kernel_count) {
 		n = pair_by_name(v, b, p);
-		v->kernels_where = b->rank[0] == v->in->before ? "before" : "on the peers";
+		v->kernels_where = b->where;
 	}
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;

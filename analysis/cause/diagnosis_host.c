@@ -195,9 +195,9 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 		/* the function does not show who caused it */
 		c = add_named(v, of_kernel[i], ns, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its %sthreads spend %s more per step %s kernel function %.80s %s",
+			 "its %sthreads spend %s more per step %s kernel function %.80s than %s",
 			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),
-			 off ? "blocked in" : "in", f->name, v->than);
+			 off ? "blocked in" : "in", f->name, v->functions_where);
 		snprintf(c->because, sizeof(c->because), "%s (%.80s)",
 			 finding_cause_title(of_kernel[i]), f->name);
 	}
@@ -218,8 +218,8 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		return;
 	c = add_named(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),
-		 "its launch threads wait for the GIL %s longer per step %s%s%.110s",
-		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
+		 "its launch threads wait for the GIL %s longer per step than %s%s%.110s",
+		 diagnosis_text_ms(wait, &ms), v->functions_where, holder ? "; held by " : "",
 		 holder ? holder : "");
 	snprintf(c->because, sizeof(c->because), "%s launch threads wait for the GIL%s%.130s",
 		 v->its, holder ? ", held by " : "", holder ? holder : "");
@@ -248,8 +248,8 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 	if (disk->off_ns > 0) {
 		c = add_named(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launch threads spend %s more per step blocked in %.80s %s",
-			 diagnosis_text_ms(disk->off_ns, &ms), disk->off->name, v->than);
+			 "its launch threads spend %s more per step blocked in %.80s than %s",
+			 diagnosis_text_ms(disk->off_ns, &ms), disk->off->name, v->functions_where);
 		snprintf(c->because, sizeof(c->because),
 			 "%s launch threads are blocked in reads (%.80s)", v->its, disk->off->name);
 	}
@@ -259,8 +259,8 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 
 		c = add_named(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launch threads spend %s more per step in %.110s %s",
-			 diagnosis_text_ms(wait, &ms), f->name, v->than);
+			 "its launch threads spend %s more per step in %.110s than %s",
+			 diagnosis_text_ms(wait, &ms), f->name, v->functions_where);
 		snprintf(c->because, sizeof(c->because),
 			 "%s launch threads wait for the data loader (%.110s)", v->its, f->name);
 	}
@@ -274,7 +274,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
 			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
 			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
+			 v->functions_where);
 		snprintf(c->because, sizeof(c->because),
 			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
 	}
@@ -398,7 +398,6 @@ static void hot_function(struct diagnosis_view *v, const struct comparison *of,
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
 	struct growth g;
 	double most_ns = hottest(v, of, grew, &g);
-	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on the peers";
 	double whole = v->who->cpu_ns;
 	bool logs = logging->on && logging->on_ns >= thresholds.part.half * most_ns;
 	struct diagnosis_candidate *c;
@@ -415,16 +414,17 @@ static void hot_function(struct diagnosis_view *v, const struct comparison *of,
 	c->evidence_only = !logs && grew_around_a_lock(v, of, &g);
 	text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
-		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes %s more CPU per step %s",
-			 name, diagnosis_text_ms(logging->on_ns, &mine), v->than);
+		snprintf(c->text, sizeof(c->text),
+			 "logging (%.100s) takes %s more CPU per step than %s", name,
+			 diagnosis_text_ms(logging->on_ns, &mine), v->functions_where);
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
 			 name, diagnosis_text_ms(g.mine_ns, &mine),
-			 diagnosis_text_ms(g.base_ns, &base), where,
+			 diagnosis_text_ms(g.base_ns, &base), v->functions_where,
 			 whole > 0 ? 100 * g.f->total_ns / whole : 0, 100 * g.delta);
-	snprintf(c->because, sizeof(c->because), "%s%.120s takes longer %s",
-		 logs ? "logging in " : "", name, v->than);
+	snprintf(c->because, sizeof(c->because), "%s%.120s takes longer than %s",
+		 logs ? "logging in " : "", name, v->functions_where);
 }
 
 static void compare_functions(struct diagnosis_view *v, const struct diagnosis_bases *b)
@@ -572,7 +572,8 @@ static void add_host_gap(struct diagnosis_view *v, const struct diagnosis_bases 
 	}
 	text_copy(c->subject, sizeof(c->subject), g.f->name);
 	snprintf(c->because, sizeof(c->because),
-		 "%s launch threads are blocked longer in %.110s %s", v->its, g.f->name, v->than);
+		 "%s launch threads are blocked longer in %.110s than %s", v->its, g.f->name,
+		 v->functions_where);
 }
 
 void diagnosis_host_look(struct diagnosis_view *v)
@@ -582,6 +583,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 
 	v->function_delta = v->storage_ns = -1;
 	bases_of(v, &bases);
+	v->functions_where = bases.where;
 	if (has_profile(v->who))
 		compare_functions(v, &bases);
 	above_line(v);

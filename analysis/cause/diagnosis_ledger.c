@@ -411,9 +411,9 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		text_copy(c->subject, sizeof(c->subject), r->name);
-		snprintf(c->because, sizeof(c->because), "%.120s takes longer %s",
+		snprintf(c->because, sizeof(c->because), "%.120s takes longer than %s",
 			 *r->name ? r->name : "code without a name",
-			 v->past ? "than in healthy steps" : v->than);
+			 v->past ? "in healthy steps" : "on the peers");
 		return;
 	}
 	/* Many functions grew a little. The profile knows the function that calls them. */
@@ -422,8 +422,8 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			hot = &v->list[i];
 	text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
 	text_copy(c->subject, sizeof(c->subject), subject);
-	snprintf(c->because, sizeof(c->because), "%s code runs longer %s%s%.120s", v->its,
-		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "",
+	snprintf(c->because, sizeof(c->because), "%s code runs longer than %s%s%.120s", v->its,
+		 v->past ? "in healthy steps" : "on the peers", *subject ? ", mostly in " : "",
 		 subject);
 }
 

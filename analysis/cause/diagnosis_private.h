@@ -55,8 +55,6 @@ struct diagnosis_view {
 	const struct diagnosis_rank *who;
 	struct rank_name name;			       /* of who */
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
-	const char *than;			       /* "than on the peers", "than before" */
-	const char *as;				       /* "as on the peers", "as before" */
 	bool many;		/* the summary is about several ranks, but not every rank */
 	const char *its;	/* "its"; if many, "their" */
 	struct ledger_row *row; /* the slow steps' ledger minus the reference */
@@ -79,8 +77,9 @@ struct diagnosis_view {
 	    list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' default causes */
 	uint32_t count;
 	/* Figures for the lines that rule a layer out. */
-	const char *kernels_where; /* the kernels' base: "before" or "on the peers" */
-	double kernel_ratio;	   /* typical kernel's time over its base; 0: not known */
+	/* the bases of kernels and of functions: "before" or "on the peers" */
+	const char *kernels_where, *functions_where;
+	double kernel_ratio;   /* typical kernel's time over its base; 0: not known */
 	double kernel_spread;  /* largest deviation of a kernel that matters from kernel_ratio */
 	double function_delta; /* largest change of a function's share; negative: not known */
 	char function_name[DIAGNOSIS_SUBJECT_BYTES];
@@ -97,6 +96,7 @@ struct diagnosis_view {
 struct diagnosis_bases {
 	const struct diagnosis_rank *rank[DIAGNOSIS_BASES_MAX];
 	uint32_t count;
+	const char *where; /* "before" or "on the peers" */
 };
 void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
 		     struct diagnosis_bases *out);

@@ -1390,6 +1390,17 @@ static void says_what_blocks_a_late_host(void **unused)
 	judge(&w);
 	assert_non_null(strstr(out.summary, "longer in acquire (quota.py) than on the peers "
 					    "(10.1 ms more per step than its peers)"));
+	/* compared with its earlier steps, since no peer has a profile */
+	build(&w);
+	w.with_before = true;
+	late(&w.sick, 10);
+	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	for (int i = 0; i < PEERS; i++) {
+		w.peer[i].r.samples = w.peer[i].r.function_count = 0;
+		w.peer[i].r.off_ns = -1;
+	}
+	judge(&w);
+	assert_non_null(strstr(out.summary, "longer in acquire (quota.py) than before "));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);
