@@ -56,7 +56,7 @@ SCRIPTS_TEST += tests/e2e/completion.sh tests/e2e/replay_window.sh tests/e2e/rep
 	tests/e2e/replay_events.py
 
 $(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model test_kernel_diff \
-	test_kineto_reader test_profile test_kernel_name test_incident_diff test_report_plots test_run_diff \
+	test_kineto_reader test_profile test_incident_diff test_report_plots test_run_diff \
 	test_job_text test_rank_grid test_replay_journal test_outfile)
 $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
 

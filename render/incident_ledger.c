@@ -6,7 +6,6 @@
 
 #include "analysis/ledger/ledger.h"
 #include "base/text/jsonget.h"
-#include "render/kernel_name.h"
 #include "render/term.h"
 
 #define INDENT		 12u
@@ -55,7 +54,6 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
 	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
 		   *what = what_text(jsonget_text(row, "what"));
-	struct kernel_name k = {0};
 	char text[700];
 	unsigned kind = 0;
 
@@ -65,12 +63,9 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 		return term_safe(id, columns);
 	if (!*name && !*what)
 		return term_safe(others[kind], columns);
-	if (kind == LEDGER_COMPUTE && !strncmp(name, "_Z", 2) && !kernel_name_parse(&k, name))
-		name = k.base;
 	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
 	if (json_is_true(json_object_get(row, "one_step")))
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", one step");
-	kernel_name_free(&k);
 	return term_safe(text, columns);
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/text/jsonget.h"
 #include "base/order.h"
+#include "model/kernel_name.h"
 #include "render/incident_ledger.h"
 #include "render/incident_verdict.h"
 #include "render/term.h"
@@ -300,8 +301,9 @@ static void print_slow_step(FILE *to, const json_t *in)
 	print_span(to, step);
 	list = json_object_get(step, "kernels");
 	json_array_foreach ((json_t *)list, i, b)
-		print_against(to, "kernel", jsonget_text(b, "name"), jsonget_number(b, "ms"),
-			      jsonget_number(b, "usual_ms"));
+		print_against(to, "kernel",
+			      kernel_name_text(jsonget_text(b, "name"), text, sizeof(text)),
+			      jsonget_number(b, "ms"), jsonget_number(b, "usual_ms"));
 	list = json_object_get(step, "gpu_idle");
 	json_array_foreach ((json_t *)list, i, b)
 		print_gap(to, b);

@@ -175,6 +175,7 @@ static void examine(struct diagnosis_view *v, const struct diagnosis_input *in,
 static void examine_done(struct diagnosis_view *v)
 {
 	free(v->row);
+	free(v->kernel_row);
 	v->row = NULL;
 }
 

@@ -122,7 +122,3 @@ uint64_t diagnosis_signal_causes(const char *name, const char *subject);
 /* Whether accounts.def says that one of these causes can lengthen the account (ledger_kind_name,
  * ledger_what_id). */
 bool diagnosis_causes_lengthen(uint64_t causes, const char *account, const char *what);
-
-/* A kernel's name without what differs between its variants: template arguments, parameters, and
- * digits in plain names such as cuBLAS's. Returns out. */
-const char *diagnosis_kernel_base(const char *name, char *out, size_t out_bytes);

@@ -12,70 +12,11 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "base/text/text.h"
+#include "model/kernel_name.h"
 #include "model/thresholds.h"
 
 #define KERNELS_MAX 512u
 #define NAME_SHOWN  90
-
-/* ---- names ---- */
-
-static size_t digits(const char **p)
-{
-	size_t n = 0;
-
-	while (**p >= '0' && **p <= '9' && n < 100000)
-		n = 10 * n + (size_t)(*(*p)++ - '0');
-	return n;
-}
-
-/* _ZN2at6native6kernelILi4EfEEvT_: writes its identifiers before the first template argument. */
-static bool base_of_mangled(const char *name, char *out, size_t bytes)
-{
-	const char *p = name + 2, *end = name + strlen(name);
-	size_t used = 0;
-
-	if (strncmp(name, "_Z", 2))
-		return false;
-	while (*p == 'N' || *p == 'L' || *p == 'K')
-		p++;
-	while (*p >= '0' && *p <= '9') {
-		size_t n = digits(&p);
-
-		if (!n || n > (size_t)(end - p))
-			break;
-		used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? "::" : "",
-					 (int)n, p);
-		if (used >= bytes)
-			return true;
-		p += n;
-	}
-	return used > 0;
-}
-
-const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
-{
-	size_t n, used = 0;
-	bool cxx;
-
-	if (!bytes)
-		return "";
-	*out = '\0';
-	if (base_of_mangled(name, out, bytes))
-		return out;
-	if (!strncmp(name, "void ", 5))
-		name += 5;
-	n = strcspn(name, "<(");
-	cxx = name[n] == '<' || strstr(name, "::");
-	for (size_t i = 0; i < n && used + 1 < bytes; i++) {
-		bool digit = !cxx && name[i] >= '0' && name[i] <= '9';
-
-		if (digit && used && out[used - 1] == '#')
-			continue;
-		out[used++] = digit ? '#' : name[i];
-	}
-	out[used] = '\0';
-	return out;
-}
 
 /* ---- kernels against their base ---- */
 
@@ -150,9 +91,9 @@ static uint32_t pair_by_name(const struct diagnosis_view *v, const struct diagno
 /* Whether both are launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
 static bool is_configuration(const char *a, const char *b)
 {
-	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
+	size_t n = kernel_name_bytes(a);
 
-	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
+	return a[n] && n == kernel_name_bytes(b) && b[n] && !strncmp(a, b, n);
 }
 
 /* Threads per launch; 0: not known. */
@@ -231,11 +172,11 @@ static uint32_t pair_by_row(const struct diagnosis_view *v, struct pair *p)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < v->row_count && n < KERNELS_MAX; i++) {
-		const struct ledger_row *r = &v->row[i % 2 ? v->row_count - 1 - i / 2 : i / 2];
+	for (uint32_t i = 0; i < v->kernel_row_count && n < KERNELS_MAX; i++) {
+		const struct ledger_row *r =
+		    &v->kernel_row[i % 2 ? v->kernel_row_count - 1 - i / 2 : i / 2];
 
-		if (r->kind != LEDGER_COMPUTE || !*r->name ||
-		    strstr(r->name, LEDGER_OTHER_LAUNCHES) ||
+		if (strstr(r->name, LEDGER_OTHER_LAUNCHES) ||
 		    !(r->slow_count > 0 || r->reference_count > 0))
 			continue;
 		p[n++] = (struct pair){
@@ -293,13 +234,12 @@ static bool is_gone(const struct pair *p)
 	return p->total_ns > 0 && p->slow_count <= thresholds.part.half * p->count;
 }
 
-/* Bytes of a kernel's name that are shown: at most `most`, without its launch configuration. */
-static int shown(const char *name, int most)
+/* As people read it, without its launch configuration. */
+static const char *text_of(const char *name, char *out, size_t bytes)
 {
-	const char *at = strstr(name, "<<<");
-	size_t bytes = at ? (size_t)(at - name) : strlen(name);
-
-	return bytes < (size_t)most ? (int)bytes : most;
+	kernel_name_text(name, out, bytes);
+	out[kernel_name_bytes(out)] = '\0';
+	return out;
 }
 
 /* Keeps the kernels of both sides, with one pair for all launch configurations of a kernel. Its base
@@ -497,11 +437,9 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
-		snprintf(c->subject, sizeof(c->subject), "%.*s",
-			 shown(p[i].name, sizeof(c->subject) - 1), p[i].name);
+		text_of(p[i].name, c->subject, sizeof(c->subject));
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long as %s",
-			 shown(p[i].name, NAME_SHOWN), p[i].name, ratio_of(&p[i]),
-			 v->kernels_where);
+			 NAME_SHOWN, c->subject, ratio_of(&p[i]), v->kernels_where);
 		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }
@@ -523,14 +461,14 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 	struct pair *best = NULL;
 	bool best_exact = false;
 
-	diagnosis_kernel_base(fresh->name, mine, sizeof(mine));
+	kernel_name_family(fresh->name, mine, sizeof(mine));
 	for (uint32_t i = 0; i < n; i++) {
 		double differ;
 		bool exact;
 
 		if (!is_gone(&p[i]) || p[i].paired || is_other_work(&p[i], p, n))
 			continue;
-		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
+		exact = !strcmp(mine, kernel_name_family(p[i].name, other, sizeof(other)));
 		differ = fabs(fresh->slow_count - p[i].count);
 		if (!exact &&
 		    !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
@@ -544,14 +482,14 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 	return best;
 }
 
-/* Skips the common begin of a variant's name, because mangled names are long and begin alike. */
-static const char *from_difference(const char *name, const char *other)
+/* Bytes that names begin with alike, if so many that the end of a name says more. */
+static size_t common_bytes(const char *name, const char *other)
 {
 	size_t same = 0;
 
 	while (name[same] && name[same] == other[same])
 		same++;
-	return same > 24 ? name + same - 12 : name;
+	return same > 24 ? same - 12 : 0;
 }
 
 static void variant(struct diagnosis_view *v, const struct pair *fresh, const struct pair *gone)
@@ -559,18 +497,19 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 	struct diagnosis_candidate *c =
 	    diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
 			  fresh->slow_ns + gone->slow_ns - gone->total_ns, 1);
-	const char *a = from_difference(fresh->name, gone->name),
-		   *b = from_difference(gone->name, fresh->name);
-	bool configured = is_configuration(fresh->name, gone->name);
-	char name[96];
+	/* of one name, the configurations differ */
+	const char *(*text)(const char *name, char *out, size_t bytes) =
+	    is_configuration(fresh->name, gone->name) ? kernel_name_text : text_of;
+	char a[512], b[512];
+	size_t same;
 
-	diagnosis_kernel_base(fresh->name, name, sizeof(name));
-	text_copy(c->subject, sizeof(c->subject), fresh->name);
-	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.*s, %s as %.*s", name,
-		 configured ? 70 : shown(a, 70), a, v->kernels_where,
-		 configured ? 70 : shown(b, 70), b);
-	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs than %s",
-		 name, v->kernels_where);
+	text(fresh->name, a, sizeof(a));
+	text(gone->name, b, sizeof(b));
+	same = common_bytes(a, b);
+	text_copy(c->subject, sizeof(c->subject), a);
+	snprintf(c->text, sizeof(c->text), "kernel %.*s runs in place of %s%.*s (%s)", NAME_SHOWN,
+		 a, same ? "..." : "", NAME_SHOWN, b + same, v->kernels_where);
+	text_copy(c->because, sizeof(c->because), c->text);
 }
 
 /* Compares kernels that only one side has. Variants of the same kernel are paired first; those left
@@ -606,10 +545,9 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  fresh_ns - gone_ns, 0.8);
-	snprintf(c->subject, sizeof(c->subject), "%.*s", shown(most->name, sizeof(c->subject) - 1),
-		 most->name);
+	text_of(most->name, c->subject, sizeof(c->subject));
 	snprintf(c->text, sizeof(c->text), "kernels run that did not run %s, mostly %.*s",
-		 v->kernels_where, shown(most->name, NAME_SHOWN), most->name);
+		 v->kernels_where, NAME_SHOWN, c->subject);
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }
 

@@ -618,6 +618,14 @@ static void sum_kinds(struct diagnosis_view *v)
 		add_kind(&v->kind[v->row[i].kind], v->row[i].slow_ns, v->row[i].reference_ns);
 }
 
+static void keep_kernels(struct diagnosis_view *v)
+{
+	v->kernel_row = calloc(v->row_count ? v->row_count : 1, sizeof(*v->row));
+	for (uint32_t i = 0; v->kernel_row && i < v->row_count; i++)
+		if (v->row[i].kind == LEDGER_COMPUTE && *v->row[i].name)
+			v->kernel_row[v->kernel_row_count++] = v->row[i];
+}
+
 void diagnosis_ledger_begin(struct diagnosis_view *v)
 {
 	const struct diagnosis_rank *who = v->who;
@@ -633,6 +641,7 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	if (steps) {
 		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
 		sum_kinds(v);
+		keep_kernels(v);
 	}
 	if (steps && !hang)
 		leave_out_transient(v);

@@ -59,6 +59,9 @@ struct diagnosis_view {
 	const char *its;	/* "its"; if many, "their" */
 	struct ledger_row *row; /* the slow steps' ledger minus the reference */
 	uint32_t row_count;
+	/* of the ledger's compute kernels, even if the rows above are of the steps' figures */
+	struct ledger_row *kernel_row;
+	uint32_t kernel_row_count;
 	/* of the ledger that the incident shows, even if it is not a reason for the verdict; without
 	 * one, of the steps' figures */
 	struct diagnosis_kind kind[LEDGER_KINDS];

@@ -14,6 +14,7 @@
 #include "base/room.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
+#include "model/kernel_name.h"
 #include "model/thresholds.h"
 
 static const struct {
@@ -40,6 +41,10 @@ const char *ledger_kind_name(enum ledger_kind kind)
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes)
 {
+	char kernel[LEDGER_NAME_BYTES];
+
+	if (kind == LEDGER_COMPUTE)
+		name = kernel_name_text(name, kernel, sizeof(kernel));
 	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what,
 		 *what ? ")" : "", *name ? kinds[kind].joint : "", name);
 }
@@ -209,8 +214,7 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 /* Of a kernel's name without its launch configuration. */
 static size_t kernel_bytes(const char *name)
 {
-	const char *at = strstr(name, "<<<");
-	size_t bytes = at ? (size_t)(at - name) : strlen(name);
+	size_t bytes = kernel_name_bytes(name);
 
 	return bytes < LEDGER_NAME_BYTES - sizeof(LEDGER_OTHER_LAUNCHES)
 		   ? bytes

@@ -11,7 +11,7 @@
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
 #include "cli/report/kernel_diff.h"
-#include "render/kernel_name.h"
+#include "model/kernel_name.h"
 #include "render/term.h"
 
 #define SPANS_DEEP 6u

@@ -7,6 +7,7 @@
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "cli/report/kernel_diff.h"
+#include "model/kernel_name.h"
 #include "render/escape.h"
 #include "render/incident_verdict.h"
 #include "render/term.h"
@@ -173,10 +174,9 @@ static void put_run(struct lane *l)
 /* Whether the account is of the kernel. Its name may be cut, and ends with the launch configuration. */
 static bool is_of_kernel(const char *account, const char *kernel)
 {
-	const char *launch = strstr(account, "<<<");
-	size_t n = launch ? (size_t)(launch - account) : strlen(account);
+	size_t n = kernel_name_bytes(account);
 
-	return n && !strncmp(account, kernel, n) && (!launch || !kernel[n]);
+	return n && !strncmp(account, kernel, n) && (!account[n] || !kernel[n]);
 }
 
 /* The verdict's colour for its accounts. kernel: NULL if it is none. */

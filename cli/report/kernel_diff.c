@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/order.h"
-#include "render/kernel_name.h"
+#include "model/kernel_name.h"
 
 struct item {
 	struct kernel_name name;

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "base/sorted.h"
@@ -17,6 +18,7 @@
 #include "cli/trace/export_stacks.h"
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_lanes.h"
+#include "model/kernel_name.h"
 #include "render/term.h"
 
 #define SEQUENCE 1
@@ -31,6 +33,7 @@ struct writer {
 	struct intern names, categories, keys; /* that the file has */
 	uint64_t slices, left_out;
 	uint32_t rank;
+	char name[LIMIT_NAME_BYTES + 1]; /* of the event being written */
 	struct export_stacks stacks;
 	uint8_t *launched; /* per host record of the rank: a kernel's flow begins there */
 	int err;
@@ -143,6 +146,7 @@ static void intern_name(struct writer *w, struct interned *in, Perfetto__Protos_
 {
 	bool fresh;
 
+	text = kernel_name_text(text, w->name, sizeof(w->name));
 	e->has_name_iid = 1;
 	e->name_iid = iid_of(w, &w->names, text, &fresh);
 	in->name = (Perfetto__Protos__EventName)PERFETTO__PROTOS__EVENT_NAME__INIT;

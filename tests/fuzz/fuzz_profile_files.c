@@ -12,7 +12,7 @@
 #include "cli/profile/folded.h"
 #include "cli/profile/pprof_read.h"
 #include "cli/profile/profile_flame.h"
-#include "render/kernel_name.h"
+#include "model/kernel_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

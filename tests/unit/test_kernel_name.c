@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "render/kernel_name.h"
+#include "model/kernel_name.h"
 
 /* args: joined by '|' */
 static void expect(const char *raw, const char *base, const char *args)
@@ -83,11 +83,55 @@ static void odd_names_stay_whole(void **state)
 	free(many);
 }
 
+static void strips_what_distinguishes_variants_of_a_kernel(void **unused)
+{
+	static const char *const pairs[][2] = {
+	    {"_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel"},
+	    {"_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi",
+	     "at::native::vectorized_elementwise_kernel"},
+	    {"_Z6kernelPf", "kernel"},
+	    {"void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel"},
+	    {"volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn"},
+	    {"ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn"},
+	    {"ampere_fp16_256x128_tn(up)", "ampere_fp#_#x#_tn"},
+	    {"", ""},
+	    {"_ZN", "_ZN"},
+	    {"_Z9999999999999999999x", "_Z#x"},
+	};
+	char base[256], tiny[4];
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+		assert_string_equal(kernel_name_family(pairs[i][0], base, sizeof(base)),
+				    pairs[i][1]);
+	kernel_name_family("_ZN7cutlass6KernelE", tiny, sizeof(tiny));
+	assert_true(strlen(tiny) < sizeof(tiny));
+}
+
+static void are_shown_as_people_read_them(void **unused)
+{
+	static const char *const pairs[][2] = {
+	    {"_ZN5flash9attentionILi64ELi2EEEvPf", "flash::attention<64, 2>"},
+	    {"_Z4gemmIfLi128ELb1EEvPT_<<<8,1,1, 128,1,1>>>",
+	     "gemm<float, 128, true><<<8,1,1, 128,1,1>>>"},
+	    {"_Znotaname", "_Znotaname"},
+	    {"gemm_f32_128x256_nt(wgrad)<<<8,1,1, 256,1,1>>>",
+	     "gemm_f32_128x256_nt(wgrad)<<<8,1,1, 256,1,1>>>"},
+	    {"", ""},
+	};
+	char text[256], tiny[8];
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+		assert_string_equal(kernel_name_text(pairs[i][0], text, sizeof(text)), pairs[i][1]);
+	assert_string_equal(kernel_name_text(pairs[0][0], tiny, sizeof(tiny)), "flash::");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(takes_demangled_names_apart),
 	    cmocka_unit_test(takes_mangled_names_apart),
+	    cmocka_unit_test(strips_what_distinguishes_variants_of_a_kernel),
+	    cmocka_unit_test(are_shown_as_people_read_them),
 	    cmocka_unit_test(odd_names_stay_whole),
 	};
 

@@ -735,6 +735,8 @@ class Scenario:
                 self.say(f"  evidence: {json.dumps(e)}")
             for m in d.get("missing", []):
                 self.say(f"  missing: {m}")
+            for r in (d.get("ledger") or {}).get("rows", [])[:6]:
+                self.say(f"  ledger: {json.dumps(r)}")
         for sig in [x for x in i.get("signals", []) if x.get("raised")][:6]:
             self.say(f"  signal: {json.dumps(sig)}")
 

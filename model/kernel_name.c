@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_name.c - see kernel_name.h. Demangled names are scanned, not parsed: brackets nest, except in
  * "operator<", "->" and "(anonymous namespace)". */
-#include "render/kernel_name.h"
+#include "model/kernel_name.h"
 
 #include <errno.h>
 #include <libiberty/demangle.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/text/text.h"
 
 #define ANONYMOUS "(anonymous namespace)"
 
@@ -158,4 +160,58 @@ void kernel_name_free(struct kernel_name *k)
 	free(k->full);
 	free(k->base);
 	memset(k, 0, sizeof(*k));
+}
+
+size_t kernel_name_bytes(const char *name)
+{
+	const char *at = strstr(name, "<<<");
+
+	return at ? (size_t)(at - name) : strlen(name);
+}
+
+/* The name's part before a launch configuration, taken apart. */
+static int parse_before(struct kernel_name *k, const char *name)
+{
+	char *raw = strndup(name, kernel_name_bytes(name));
+	int err = raw ? kernel_name_parse(k, raw) : -ENOMEM;
+
+	free(raw);
+	return err;
+}
+
+const char *kernel_name_text(const char *name, char *out, size_t bytes)
+{
+	struct kernel_name k;
+
+	if (strncmp(name, "_Z", 2) || parse_before(&k, name)) {
+		text_copy(out, bytes, name);
+		return out;
+	}
+	snprintf(out, bytes, "%s%s", k.full, name + kernel_name_bytes(name));
+	kernel_name_free(&k);
+	return out;
+}
+
+const char *kernel_name_family(const char *name, char *out, size_t bytes)
+{
+	struct kernel_name k;
+	size_t used = 0;
+	bool cxx;
+
+	text_copy(out, bytes, name);
+	if (!bytes || parse_before(&k, name))
+		return out;
+	cxx = strchr(k.full, '<') || strstr(k.full, "::") ||
+	      (!strncmp(name, "_Z", 2) && strncmp(k.base, "_Z", 2));
+	for (const char *p = k.base; *p && used + 1 < bytes; p++) {
+		bool digit = !cxx && *p >= '0' && *p <= '9';
+
+		if (!digit)
+			out[used++] = *p;
+		else if (!used || out[used - 1] != '#')
+			out[used++] = '#';
+	}
+	out[used] = '\0';
+	kernel_name_free(&k);
+	return out;
 }
