@@ -544,7 +544,7 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
  * that add a similar time come first, and of these the one with the most occurrences. Two unrelated
  * slow steps may look like a kind, and a kind may look like others of two or three times its
  * distance. */
-static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
+static struct place *due_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	struct place *best = NULL;
 	bool best_alike = false;
@@ -562,9 +562,17 @@ static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_
 		best = p;
 		best_alike = alike;
 	}
-	if (best)
-		best->last = step;
 	return best;
+}
+
+/* The same; the step is then its latest occurrence. */
+static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
+{
+	struct place *p = due_at(k, step, part_ns);
+
+	if (p)
+		p->last = step;
+	return p;
 }
 
 /* Handles due occurrences that did not come. One whose steps were not judged does not count as
@@ -730,7 +738,9 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	double before_ns = 0, before_self_ns = 0;
 	struct usual u;
 
-	if (k->is_open && extra_ns <= k->config.alike_ratio * k->open.first_ns) {
+	/* slow steps before a kind's place are no part of the kind */
+	if (k->is_open && extra_ns <= k->config.alike_ratio * k->open.first_ns &&
+	    (k->of || !due_at(k, step, part_ns))) {
 		before_ns = k->open.extra_ns;
 		before_self_ns = k->open_self_ns;
 		k->open.last = step;

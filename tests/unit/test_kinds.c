@@ -160,6 +160,26 @@ static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 	assert_true(unknown > 100);
 }
 
+/* A busy machine delays the steps before most checkpoints. They are flagged, the checkpoints not. */
+static void slow_steps_before_a_kind_do_not_hide_it(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+		uint32_t late = 0;
+
+		recurs(&j, 600, 30, KINDS_HOST, 40);
+		while (j.step < 1200) {
+			uint64_t at = j.step % 30;
+
+			slower(&j, KINDS_HOST, at == 29 ? 40 : at >= 26 ? 25 : 0);
+			late += at >= 26 && at < 29 && j.v.flagged;
+			assert_false(at == 29 && j.v.flagged);
+		}
+		assert_in_range(late, 50, 60);
+		end(&j);
+	}
+}
+
 static void a_kind_that_grows_is_flagged_with_its_growth(void **unused)
 {
 	struct job j = job_of(3);
@@ -813,6 +833,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
+	    cmocka_unit_test(slow_steps_before_a_kind_do_not_hide_it),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
 	    cmocka_unit_test(a_noisy_kind_that_grows_is_flagged_after_a_few_occurrences),
 	    cmocka_unit_test(a_step_is_compared_with_its_kind),
