@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base http
-base_SRCS := $(call in,base,buf idmap keyed replace) $(call in,base/text,json_text text) \
+base_SRCS := $(call in,base,buf idmap keyed replace) $(call in,base/text,demangle json_text text) \
 	$(call in,base/daemon,config dirs foreign log loop misspelt peer quota realtime rights secret_file \
 		service watchdog) \
 	$(call in,base/http,http_address http_answer http_hosts http_query http_user idle) \
 	$(call in,base/metrics,metrics prometheus)
-base_LDLIBS := -lyaml -ljansson
+base_LDLIBS := -liberty -lyaml -ljansson
 http_SRCS := $(call in,base/http,http_access http_server http_tls http_tokens)
 http_NEEDS := base
 http_LDLIBS := -lmicrohttpd -lgnutls -lnettle

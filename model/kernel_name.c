@@ -4,18 +4,19 @@
 #include "model/kernel_name.h"
 
 #include <errno.h>
-#include <libiberty/demangle.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/text/demangle.h"
 #include "base/text/text.h"
 
 #define ANONYMOUS "(anonymous namespace)"
 
 struct scan {
+	char demangled[LIMIT_NAME_BYTES + 1];
 	const char *text, *at;
 	const char *begin; /* of the name, after a return type */
 	char base[LIMIT_NAME_BYTES + 1];
@@ -119,16 +120,13 @@ static int plain(struct kernel_name *k, const char *raw)
 
 int kernel_name_parse(struct kernel_name *k, const char *raw)
 {
-	char *demangled = NULL;
 	struct scan *s = calloc(1, sizeof(*s));
 	int err = -ENOMEM;
 
 	memset(k, 0, sizeof(*k));
 	if (!s)
 		return -ENOMEM;
-	if (!strncmp(raw, "_Z", 2) && strlen(raw) <= LIMIT_NAME_BYTES)
-		demangled = cplus_demangle(raw, DMGL_AUTO | DMGL_ANSI);
-	s->text = demangled ? demangled : raw;
+	s->text = demangle(raw, false, s->demangled, sizeof(s->demangled)) ? s->demangled : raw;
 	if (strlen(s->text) > LIMIT_NAME_BYTES || !looks_like_cxx(s->text) ||
 	    !strncmp(raw, "Mem", 3) || !scan_name(s)) {
 		err = plain(k, s->text);
@@ -146,7 +144,6 @@ int kernel_name_parse(struct kernel_name *k, const char *raw)
 	}
 	err = 0;
 done:
-	free(demangled);
 	free(s);
 	if (err)
 		kernel_name_free(k);

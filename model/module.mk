@@ -3,7 +3,6 @@
 LIBS += model
 model_SRCS := $(call in,model,durations finding kernel_name os_signal record request span_catalogue stack thresholds window)
 model_NEEDS := base
-model_LDLIBS := -liberty
 
 $(call unit,model,test_stack test_os_signal test_span_catalogue test_durations test_kernel_name)
 # and the reader of what they become

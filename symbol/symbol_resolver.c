@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <libiberty/demangle.h>
-
 #include "base/clock.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/text/demangle.h"
+#include "base/text/text.h"
 #include "symbol/symbol_files.h"
 #include "symbol/symbol_index.h"
 #include "symbol/symbol_source.h"
@@ -53,7 +53,7 @@ struct symbol_resolver {
 	uint16_t buckets[BUCKETS]; /* entry number + 1 */
 	struct entry entries[ENTRIES];
 	struct symbol_resolver_stats stats;
-	char *demangled;
+	char demangled[LIMIT_SYMBOL_NAME_BYTES + sizeof("@plt")];
 	const char *why;
 };
 
@@ -142,7 +142,6 @@ void symbol_resolver_close(struct symbol_resolver *r)
 	symbol_files_close(r->files);
 	if (r->private_dir)
 		nftw(r->index_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-	free(r->demangled);
 	free(r);
 }
 
@@ -328,26 +327,16 @@ static void load(struct symbol_resolver *r, struct entry *e, const struct key *k
 }
 
 /* C++ and Rust; other names are returned unchanged. */
-static const char *demangle(struct symbol_resolver *r, const char *raw)
+static const char *function_of(struct symbol_resolver *r, const char *raw)
 {
-	size_t bytes = strnlen(raw, LIMIT_SYMBOL_NAME_BYTES);
-
-	free(r->demangled);
-	r->demangled = NULL;
-	if (bytes == LIMIT_SYMBOL_NAME_BYTES || raw[0] != '_')
-		return raw;
-	r->demangled = cplus_demangle(raw, DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO);
-	return r->demangled ? r->demangled : raw;
+	return demangle(raw, true, r->demangled, LIMIT_SYMBOL_NAME_BYTES) ? r->demangled : raw;
 }
 
 static const char *plt_name(struct symbol_resolver *r, const char *function)
 {
-	char *text;
-
-	if (asprintf(&text, "%s@plt", function) < 0)
-		return function;
-	free(r->demangled);
-	return r->demangled = text;
+	if (function != r->demangled)
+		text_copy(r->demangled, LIMIT_SYMBOL_NAME_BYTES, function);
+	return strcat(r->demangled, "@plt");
 }
 
 static struct entry *lookup(struct symbol_resolver *r, const struct key *k, const char *path)
@@ -382,7 +371,7 @@ static int find(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes, c
 	count_memory(r, e);
 	if (err)
 		return -ENOENT;
-	*out = (struct symbol_name){demangle(r, hit.name), hit.name, hit.begin, hit.size,
+	*out = (struct symbol_name){function_of(r, hit.name), hit.name, hit.begin, hit.size,
 				    e->index.trusted};
 	if (hit.plt)
 		out->function = plt_name(r, out->function);

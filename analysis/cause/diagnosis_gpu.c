@@ -28,6 +28,7 @@ struct pair {
 	/* count and total_ns: estimated, as the base's time for launches of this size */
 	bool expected;
 	bool paired;
+	char family[128]; /* "": not yet known */
 };
 
 static const struct diagnosis_kernel *kernel_of(const struct diagnosis_rank *r, const char *name)
@@ -453,25 +454,29 @@ static bool is_family(const char *a, const char *b)
 	       !strncmp(a, b, n);
 }
 
+static const char *family_of(struct pair *p)
+{
+	return *p->family ? p->family : kernel_name_family(p->name, p->family, sizeof(p->family));
+}
+
 /* The missing kernel that `fresh` replaces: with the same base name, else of the same family and
  * launched as often; of several the one with most time. */
-static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
+static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 {
-	char mine[256], other[256];
+	const char *mine = family_of(fresh);
 	struct pair *best = NULL;
 	bool best_exact = false;
 
-	kernel_name_family(fresh->name, mine, sizeof(mine));
 	for (uint32_t i = 0; i < n; i++) {
 		double differ;
 		bool exact;
 
 		if (!is_gone(&p[i]) || p[i].paired || is_other_work(&p[i], p, n))
 			continue;
-		exact = !strcmp(mine, kernel_name_family(p[i].name, other, sizeof(other)));
+		exact = !strcmp(mine, family_of(&p[i]));
 		differ = fabs(fresh->slow_count - p[i].count);
-		if (!exact &&
-		    !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
+		if (!exact && !(is_family(mine, p[i].family) &&
+				differ <= thresholds.part.little * p[i].count))
 			continue;
 		if (!best || exact > best_exact ||
 		    (exact == best_exact && p[i].total_ns > best->total_ns)) {

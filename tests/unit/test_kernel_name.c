@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/text/demangle.h"
 #include "model/kernel_name.h"
 
 /* args: joined by '|' */
@@ -107,6 +108,25 @@ static void strips_what_distinguishes_variants_of_a_kernel(void **unused)
 	assert_true(strlen(tiny) < sizeof(tiny));
 }
 
+/* Each parameter holds the one before twice: the last one alone has 2^33 letters. */
+static void a_name_that_stands_for_gigabytes_is_cut(void **unused)
+{
+	static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char name[512], text[4096], *at;
+	struct kernel_name k;
+
+	at = stpcpy(name, "_Z1fI1AIiiE");
+	for (int i = 0; i < 33; i++)
+		at += sprintf(at, "S_IS%c_S%c_E", digits[i], digits[i]);
+	strcpy(at, "EvT_");
+	assert_true(demangle(name, true, text, sizeof(text)));
+	assert_int_equal(strlen(text), sizeof(text) - 1);
+	assert_memory_equal(text, "void f<A<int, int>, ", 20);
+	assert_int_equal(kernel_name_parse(&k, name), 0);
+	assert_string_equal(k.base, "f");
+	kernel_name_free(&k);
+}
+
 static void are_shown_as_people_read_them(void **unused)
 {
 	static const char *const pairs[][2] = {
@@ -132,6 +152,7 @@ int main(void)
 	    cmocka_unit_test(takes_mangled_names_apart),
 	    cmocka_unit_test(strips_what_distinguishes_variants_of_a_kernel),
 	    cmocka_unit_test(are_shown_as_people_read_them),
+	    cmocka_unit_test(a_name_that_stands_for_gigabytes_is_cut),
 	    cmocka_unit_test(odd_names_stay_whole),
 	};
 
