@@ -14,6 +14,16 @@
 #include "cli/profile/profile_flame.h"
 #include "model/kernel_name.h"
 
+/* A zstd file may ask for a window of 8 MiB. */
+struct fuzz_bounds fuzz_bounds = {
+    .moved = 1u << 20,
+    .moved_per_byte = 256,
+    .allocated = 12u << 20,
+    .allocated_per_byte = 1024,
+    .cpu_us = 20000,
+    .cpu_ns_per_byte = 10000,
+};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void beside_itself(struct profile *p)
