@@ -457,9 +457,9 @@ static void print_cluster(const char *url, const json_t *c)
 			 jsonget_number(c, "hanging_jobs") == 1 ? " hangs" : " hang",
 			 term_style(TERM_PLAIN));
 	printf("  %s%s, %s on %s; %s, %s (%s open); store %s\n", counted(c, "jobs", "job"), hang,
-	       counted(c, "ranks", "rank"), counted(c, "nodes", "node"),
-	       counted(c, "windows", "window"), counted(c, "incidents", "incident"),
-	       term_count(jsonget_number(c, "open_incidents")),
+	       term_ranks(jsonget_number(c, "ranks"), jsonget_number(c, "other_processes")),
+	       counted(c, "nodes", "node"), counted(c, "windows", "window"),
+	       counted(c, "incidents", "incident"), term_count(jsonget_number(c, "open_incidents")),
 	       term_bytes(jsonget_number(c, "store_bytes")));
 }
 

@@ -153,11 +153,11 @@ static void put_line(char *out, size_t room, const json_t *r, unsigned columns, 
 }
 
 struct top {
-	const char *job;  /* of --job, or NULL */
-	const char *seen; /* if there are no ranks: commands_of_seen */
-	json_t **rows;	  /* borrowed elements */
-	size_t count, over, ranks;
-	unsigned job_columns; /* of the longest name */
+	const char *job;		/* of --job, or NULL */
+	const char *seen;		/* if there are no ranks: commands_of_seen */
+	json_t **rows;			/* borrowed elements */
+	size_t count, over, all, ranks; /* all: processes, also those without a rank */
+	unsigned job_columns;		/* of the longest name */
 	double steps, flagged, lost;
 };
 
@@ -212,11 +212,12 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 	if (!t->rows)
 		return;
 	t->over = t->job ? 0 : remove_ended(t->rows, &n);
-	t->ranks = n;
+	t->all = n;
 	for (size_t i = 0; i < n; i++) {
 		t->steps += jsonget_number(t->rows[i], "steps");
 		t->flagged += jsonget_number(t->rows[i], "flagged");
 		t->lost += lost_count(t->rows[i]);
+		t->ranks += jsonget_integer(t->rows[i], "rank") >= 0;
 		if (matches(t->rows[i], filter)) {
 			size_t job = strlen(jsonget_text(t->rows[i], "job"));
 
@@ -231,10 +232,10 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 
 static void top_title(char *out, size_t room, const struct top *t)
 {
-	if (t->ranks)
+	if (t->all)
 		snprintf(out, room, "%s, %s%s, %s flagged, %s lost",
-			 term_counted((double)t->ranks, "rank", "ranks"),
-			 term_counted(t->steps, "step", "steps"), t->ranks == 1 ? "" : " in all",
+			 term_ranks((double)t->ranks, (double)(t->all - t->ranks)),
+			 term_counted(t->steps, "step", "steps"), t->all == 1 ? "" : " in all",
 			 term_count(t->flagged), term_counted(t->lost, "event", "events"));
 	else if (t->job)
 		snprintf(out, room, "no ranks of job %s%s (sysom top without --job shows all)",
@@ -334,7 +335,7 @@ static void draw(struct screen *s, const struct top *t)
 		mvaddnstr((int)(i - s->first) + 2, 0, line, COLS);
 		attroff(look);
 	}
-	if (!t->count && t->ranks)
+	if (!t->count && t->all)
 		mvaddnstr(2, 0, "no rank, job, node or role matches the filter", COLS);
 	if (s->typing)
 		snprintf(line, sizeof(line), "/%s", s->filter);

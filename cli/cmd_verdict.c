@@ -25,7 +25,7 @@
 struct look {
 	json_t *ranks, *incidents; /* of the newest run; owned */
 	json_t *earlier;	   /* incidents of its earlier runs; owned */
-	size_t running;		   /* ranks that have not ended */
+	size_t running;		   /* processes that have not ended */
 	bool diagnosed;		   /* each incident is */
 };
 
@@ -251,6 +251,18 @@ static void print_earlier(const json_t *earlier)
 		       shown - EARLIER_MAX);
 }
 
+/* "4 ranks and 2 other processes"; running: of those that have not ended. */
+static const char *ranks_text(const json_t *ranks, bool running)
+{
+	double of[2] = {0};
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach ((json_t *)ranks, i, one)
+		of[jsonget_integer(one, "rank") < 0] += !running || jsonget_true(one, "alive");
+	return term_ranks(of[0], of[1]);
+}
+
 static void print_verdict(const char *job, const struct look *l)
 {
 	const json_t *ranks = l->ranks, *incidents = l->incidents, *one;
@@ -264,7 +276,7 @@ static void print_verdict(const char *job, const struct look *l)
 		shown += !incident_text_is_transient(one);
 	printf("sysom: job %s, ", term_safe(job, 127));
 	if (count)
-		printf("%zu rank%s on %zu node%s, %s steps: ", count, count == 1 ? "" : "s", nodes,
+		printf("%s on %zu node%s, %s steps: ", ranks_text(ranks, false), nodes,
 		       nodes == 1 ? "" : "s", term_count(steps));
 	else /* the store outlives what the aggregator knows of ranks */
 		printf("whose ranks are no longer known: ");
@@ -280,7 +292,8 @@ static void print_verdict(const char *job, const struct look *l)
 				print_incident(one);
 	print_earlier(l->earlier);
 	if (l->running)
-		printf("sysom: %zu ranks still run; this is the verdict so far\n", l->running);
+		printf("sysom: %s still run%s; this is the verdict so far\n",
+		       ranks_text(ranks, true), l->running == 1 ? "s" : "");
 }
 
 /* The job that a process with this environment belongs to, as the preload names it. */

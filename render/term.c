@@ -248,6 +248,21 @@ const char *term_counted(double n, const char *one, const char *many)
 	return out;
 }
 
+const char *term_ranks(double ranks, double others)
+{
+	char *out = next_text();
+
+	if (!(others > 0))
+		return term_counted(ranks, "rank", "ranks");
+	if (!(ranks > 0))
+		snprintf(out, TERM_TEXT_BYTES, "%s without a rank",
+			 term_counted(others, "process", "processes"));
+	else
+		snprintf(out, TERM_TEXT_BYTES, "%s and %s", term_counted(ranks, "rank", "ranks"),
+			 term_counted(others, "other process", "other processes"));
+	return out;
+}
+
 const char *term_rank(long long rank)
 {
 	char *out = next_text();

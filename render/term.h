@@ -36,6 +36,8 @@ const char *term_percent(double share); /* 0.123 -> "12.3%" */
 const char *term_excess(double excess); /* 0.5 -> "+50%", 48 -> "x49" */
 const char *term_count(double n);	/* "12,345" */
 const char *term_counted(double n, const char *one, const char *many); /* "1 step", "12 steps" */
+/* "4 ranks", "4 ranks and 2 other processes", "2 processes without a rank" */
+const char *term_ranks(double ranks, double others);
 const char *term_rank(long long rank);	    /* "rank 3", "a process without a rank" */
 const char *term_rank_cell(long long rank); /* "3", "-" */
 const char *term_span(double seconds);	    /* "46.0 ms", "12.4 s", "3 min 5 s" */

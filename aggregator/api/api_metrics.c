@@ -161,9 +161,12 @@ static void metrics_fleet(const struct api_sources *api, struct metrics *m)
 	struct fleet_totals f;
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
-	METRICS(m, {"sysom_aggregator_jobs", "Jobs with a known rank.", f.jobs});
+	METRICS(m, {"sysom_aggregator_jobs", "Jobs with a known process.", f.jobs});
 	METRICS_BY(m, "sysom_aggregator_ranks", "Known ranks, by liveness.", "alive",
 		   {"yes", f.ranks_alive}, {"no", f.ranks - f.ranks_alive});
+	METRICS_BY(m, "sysom_aggregator_other_processes",
+		   "Known processes of jobs without a rank, by liveness.", "alive",
+		   {"yes", f.others_alive}, {"no", f.others - f.others_alive});
 	METRICS_BY(m, "sysom_aggregator_nodes", "Known nodes, by liveness.", "alive",
 		   {"yes", f.nodes_alive}, {"no", f.nodes - f.nodes_alive});
 	METRICS(m,

@@ -49,16 +49,16 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
 	commit_stats(api->commit, &c);
 	otlp_export_stats(api->otlp, &o);
-	j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
+	j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
 		      "s:{s:o, s:I, s:I, s:I}}",
 		      "version", SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs",
-		      (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "nodes", (int)f.nodes_alive,
-		      "windows", (json_int_t)c.store.windows, "incidents",
-		      (json_int_t)c.store.incidents, "open_incidents",
-		      (json_int_t)c.store.open_incidents, "store_bytes", (json_int_t)c.store.bytes,
-		      "disk_full", c.disk_full, "quota_windows", (json_int_t)c.quota_windows,
-		      "quota_incidents", (json_int_t)c.quota_incidents, "otlp", "fault",
-		      json_text(o.fault), "sent", (json_int_t)o.sent, "failed",
+		      (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "other_processes",
+		      (int)f.others_alive, "nodes", (int)f.nodes_alive, "windows",
+		      (json_int_t)c.store.windows, "incidents", (json_int_t)c.store.incidents,
+		      "open_incidents", (json_int_t)c.store.open_incidents, "store_bytes",
+		      (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
+		      (json_int_t)c.quota_windows, "quota_incidents", (json_int_t)c.quota_incidents,
+		      "otlp", "fault", json_text(o.fault), "sent", (json_int_t)o.sent, "failed",
 		      (json_int_t)o.failed, "dropped", (json_int_t)o.dropped);
 	json_object_set_new(j, "all_jobs", json_boolean(api->user->all));
 	if (api->user->all) {

@@ -50,7 +50,8 @@ struct fleet_via {
 enum fleet_word { FLEET_REFUSED, FLEET_TAKEN, FLEET_LATER };
 
 struct fleet_totals {
-	uint32_t jobs, jobs_alive, jobs_hanging; /* jobs_alive: with a living rank */
+	uint32_t jobs, jobs_alive, jobs_hanging; /* jobs_alive: with a living process */
+	uint32_t others, others_alive;		 /* processes without a rank */
 	uint32_t ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
 	uint64_t events, lost, dropped; /* of known ranks; dropped: entries without room */
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped; /* of known nodes */

@@ -429,12 +429,12 @@ void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t 
 
 struct job_row {
 	int32_t world;
-	uint32_t ranks, alive, nodes, suspects, role_count;
+	uint32_t ranks, alive, others, nodes, suspects, role_count;
 	uint64_t run, refused;
 	char (*roles)[WIRE_TEXT_BYTES]; /* LIMIT_CROSS_ROLES */
 };
 
-/* Counts living ranks from `from` on, within one slice; false: the job is gone. */
+/* Counts ranks and living processes from `from` on, within one slice; false: the job is gone. */
 static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint64_t now_ns,
 			struct job_row *out)
 {
@@ -444,9 +444,13 @@ static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint6
 
 	lock(f);
 	job = fleet_find_job(f, name);
-	for (; job && *from < end && *from < job->rank_count; ++*from)
-		out->alive +=
-		    job->ranks[*from].used && fleet_rank_is_alive(f, &job->ranks[*from], now_ns);
+	for (; job && *from < end && *from < job->rank_count; ++*from) {
+		const struct fleet_rank *r = &job->ranks[*from];
+
+		out->ranks += r->used && r->rank >= 0;
+		*(r->rank >= 0 ? &out->alive : &out->others) +=
+		    r->used && fleet_rank_is_alive(f, r, now_ns);
+	}
 	more = job && *from < job->rank_count;
 	unlock(f, SLICE_RANKS);
 	return more;
@@ -461,12 +465,11 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 	job = fleet_find_job(f, name);
 	if (job) {
 		out->world = job->world;
-		out->ranks = job->used;
 		out->nodes = job->by_node.count;
 		out->run = job->run;
 		out->refused = job->refused;
 		out->suspects = cross_suspects(job->cross);
-		out->alive = 0;
+		out->ranks = out->alive = out->others = 0;
 		out->role_count =
 		    job->role_count < LIMIT_CROSS_ROLES ? job->role_count : LIMIT_CROSS_ROLES;
 		for (uint32_t k = 0; k < out->role_count; k++)
@@ -481,8 +484,9 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 static void put_job_row(struct buf *b, const char *name, const struct job_row *r)
 {
 	json_text_append(b, "{\"job\":", name);
-	buf_printf(b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"nodes\":%u", r->world,
-		   r->ranks, r->alive, r->nodes);
+	buf_printf(
+	    b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"other_processes\":%u,\"nodes\":%u",
+	    r->world, r->ranks, r->alive, r->others, r->nodes);
 	buf_printf(b, ",\"run\":\"%016llx\",\"roles\":[", (unsigned long long)r->run);
 	for (uint32_t k = 0; k < r->role_count; k++)
 		json_text_append(b, k ? "," : "", r->roles[k]);
@@ -523,18 +527,19 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 
 struct node_row {
 	char name[WIRE_TEXT_BYTES], version[WIRE_VERSION_BYTES], certificate[WIRE_TEXT_BYTES];
-	uint32_t wire_version, ranks;
+	uint32_t wire_version, ranks, others;
 	uint64_t age_ns;
 	bool alive;
 };
 
-static uint32_t alive_of(const struct fleet *f, const struct fleet_node *n, uint64_t now_ns)
+static void add_alive(const struct fleet *f, const struct fleet_node *n, uint64_t now_ns,
+		      struct node_row *out)
 {
-	uint32_t alive = 0;
+	for (uint32_t i = 0; i < n->held_count; i++) {
+		const struct fleet_rank *r = &n->held[i].job->ranks[n->held[i].slot];
 
-	for (uint32_t i = 0; i < n->held_count; i++)
-		alive += fleet_rank_is_alive(f, &n->held[i].job->ranks[n->held[i].slot], now_ns);
-	return alive;
+		*(r->rank >= 0 ? &out->ranks : &out->others) += fleet_rank_is_alive(f, r, now_ns);
+	}
 }
 
 /* Copies nodes from place *at on, within one slice; *at: where the next slice begins. */
@@ -551,9 +556,9 @@ static uint32_t copy_nodes(struct fleet *f, uint32_t *at, uint32_t max, uint64_t
 		if (!node->used || age_ns > f->config.forget_ns)
 			continue;
 		out[n] = (struct node_row){.wire_version = node->wire_version,
-					   .ranks = alive_of(f, node, now_ns),
 					   .age_ns = age_ns,
 					   .alive = fleet_is_alive(f, node->seen_ns, now_ns)};
+		add_alive(f, node, now_ns, &out[n]);
 		text_copy(out[n].name, sizeof(out->name), node->name);
 		text_copy(out[n].version, sizeof(out->version), node->version);
 		text_copy(out[n].certificate, sizeof(out->certificate), node->certificate);
@@ -568,8 +573,10 @@ static void put_node(struct buf *b, const struct node_row *r)
 	json_text_append(b, "{\"node\":", r->name);
 	json_text_append(b, ",\"version\":", r->version);
 	json_text_append(b, ",\"certificate\":", r->certificate);
-	buf_printf(b, ",\"wire_version\":%u,\"ranks\":%u,\"alive\":%s,\"beat_age_ms\":%llu}",
-		   r->wire_version, r->ranks, truth(r->alive),
+	buf_printf(b,
+		   ",\"wire_version\":%u,\"ranks\":%u,\"other_processes\":%u,\"alive\":%s,"
+		   "\"beat_age_ms\":%llu}",
+		   r->wire_version, r->ranks, r->others, truth(r->alive),
 		   (unsigned long long)(r->age_ns / 1000000));
 }
 
@@ -617,8 +624,8 @@ static void next_slice(struct fleet *f, uint32_t *left)
 static void add_rank(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns,
 		     struct fleet_totals *t)
 {
-	t->ranks++;
-	t->ranks_alive += fleet_rank_is_alive(f, r, now_ns);
+	*(r->rank >= 0 ? &t->ranks : &t->others) += 1;
+	*(r->rank >= 0 ? &t->ranks_alive : &t->others_alive) += fleet_rank_is_alive(f, r, now_ns);
 	t->ranks_quarantined += r->rank >= 0 && !r->compared;
 	t->events += r->stats.events;
 	t->lost += r->stats.lost;
@@ -657,7 +664,7 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 	lock(f);
 	*out = f->counts;
 	for (uint32_t i = 0; i < f->job_count; i++) {
-		uint32_t alive = out->ranks_alive;
+		uint32_t alive = out->ranks_alive + out->others_alive;
 
 		if (!f->jobs[i])
 			continue;
@@ -669,7 +676,7 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 			if (!--left)
 				next_slice(f, &left);
 		}
-		out->jobs_alive += out->ranks_alive > alive;
+		out->jobs_alive += out->ranks_alive + out->others_alive > alive;
 	}
 	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
 		const struct fleet_node *n = &f->nodes[i];

@@ -58,6 +58,10 @@ to 4: 5 us + bytes / 10 GB/s; R2 0.990, error 3.0%" ]'
 is "and a dash for the rank of a process that has none" grep -qE "^  api +- " "$T/out"
 rm "$T/node-answers.json"
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^  demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
+echo '{"/api/v1/status": {"jobs": 1, "ranks": 4, "other_processes": 2, "nodes": 1}}' >"$T/answers.json"
+run status; is "status counts an engine and its API process apart from the ranks" has "1 job, 4 ranks and 2 other processes on 1 node"
+rm "$T/answers.json"
+run top --job hung; is "and so does top" eval 'head -n 1 "$T/out" | grep -q "^3 ranks and 1 other process, "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
 run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* ready" "$T/out"'
 is "and a dash for the rank of a process that has none" grep -qE "^  hung +- " "$T/out"

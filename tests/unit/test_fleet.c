@@ -822,6 +822,46 @@ static void a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts(vo
 	fs_fini(&j);
 }
 
+/* As the engine and the API process of a serving job. */
+static void processes_without_a_rank_are_no_ranks(void **unused)
+{
+	struct beat_rank r[4] = {{.rank = {.job = "job", .rank = 0, .pid = 1}},
+				 {.rank = {.job = "job", .rank = 1, .pid = 2}},
+				 {.rank = {.job = "job", .rank = -1, .pid = 3}},
+				 {.rank = {.job = "job", .rank = -1, .pid = 4}}};
+	struct beat b = {.node = "n", .sequence = 1, .now_ns = 1, .ranks = r, .rank_count = 4};
+	json_t *jobs, *nodes, *one;
+	struct buf text;
+
+	for (int i = 0; i < 4; i++)
+		memcpy(r[i].rank.node, b.node, sizeof(b.node));
+	fleet_beat(fleet, &b, via, mono(now_s));
+	assert_int_equal(totals().ranks, 2);
+	assert_int_equal(totals().ranks_alive, 2);
+	assert_int_equal(totals().others, 2);
+	assert_int_equal(totals().others_alive, 2);
+	buf_init(&text, 4096);
+	assert_int_equal(
+	    fleet_nodes_page(fleet, &(struct fleet_page){.limit = 9}, mono(now_s), &text), 0);
+	jobs = page(false, NULL, NULL, 9);
+	nodes = json_loadb((char *)text.data, text.bytes, 0, NULL);
+	for (int i = 0; i < 2; i++) {
+		one = json_array_get(json_object_get(i ? nodes : jobs, i ? "nodes" : "jobs"), 0);
+		assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 2);
+		assert_int_equal(json_integer_value(json_object_get(one, "other_processes")), 2);
+	}
+	json_decref(jobs);
+	json_decref(nodes);
+	buf_fini(&text);
+	/* a job is alive while one of its processes is */
+	r[0].flags = r[1].flags = r[2].flags = BEAT_RANK_ENDED;
+	b.sequence++;
+	fleet_beat(fleet, &b, via, mono(now_s));
+	assert_int_equal(totals().ranks_alive, 0);
+	assert_int_equal(totals().others_alive, 1);
+	assert_int_equal(totals().jobs_alive, 1);
+}
+
 static void a_rank_that_hangs_is_shown_with_since_when(void **unused)
 {
 	static struct beat_rank r[16];
@@ -1463,21 +1503,21 @@ static void made_up_jobs_find_an_end(void **unused)
 	/* and are forgotten */
 	fleet_tick(fleet, mono(1000), FS_UNIX);
 	assert_int_equal(totals().jobs, 0);
-	assert_int_equal(totals().ranks, 0);
+	assert_int_equal(totals().ranks + totals().others, 0);
 }
 
 static void a_node_has_no_more_ranks_than_processes(void **unused)
 {
 	for (int i = 0; i < 4; i++)
 		flood("flood", 0, NULL);
-	assert_int_equal(totals().ranks, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().others, LIMIT_NODE_PROCESSES);
 	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
 	/* another one's are not touched, and its own make room once they are silent */
 	flood("other", 0, NULL);
 	now_s = 20;
 	flood("flood", 0, NULL);
-	assert_int_equal(totals().ranks, 2 * LIMIT_NODE_PROCESSES);
-	assert_int_equal(totals().ranks_alive, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().others, 2 * LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().others_alive, LIMIT_NODE_PROCESSES);
 	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
 }
 
@@ -1487,7 +1527,7 @@ static void who_is_silent_makes_room_in_a_full_table(void **unused)
 
 	for (uint32_t i = 0; i < LIMIT_FLEET_RANKS / LIMIT_NODE_PROCESSES; i++)
 		flood("flood", i, "flood");
-	assert_int_equal(totals().ranks, LIMIT_FLEET_RANKS);
+	assert_int_equal(totals().others, LIMIT_FLEET_RANKS);
 	fs_init(&j, "job", 8, 4, 38);
 	run(&j, 10);
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 0);
@@ -1508,7 +1548,7 @@ static void who_is_not_believed_makes_room_in_a_full_table(void **unused)
 	run(&late, 15);
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
 	assert_int_equal(fleet_job_ranks(fleet, "late", mono(now_s)), 8);
-	assert_true(totals().ranks < LIMIT_FLEET_RANKS / 8 * 7);
+	assert_true(totals().ranks + totals().others < LIMIT_FLEET_RANKS / 8 * 7);
 	assert_true(totals().dropped > 0);
 	fs_fini(&j);
 	fs_fini(&late);
@@ -1778,6 +1818,7 @@ static void places_of_nodes_that_are_gone_are_used_again(void **unused)
 		now_s += 650;
 		run(&j, now_s + 10);
 		assert_int_equal(totals().ranks, 8);
+		assert_int_equal(totals().others, 0);
 		assert_int_equal(nodes_of("job"), 1);
 	}
 	fs_fini(&j);
@@ -2992,6 +3033,7 @@ static const struct CMUnitTest tests[] = {
     T(a_slowdown_of_everybody_ends_with_its_run),
     T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
     T(a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts),
+    T(processes_without_a_rank_are_no_ranks),
     T(a_rank_that_hangs_is_shown_with_since_when),
     T(what_is_reported_of_a_role_ends_with_it),
     T(who_is_left_alone_is_let_off),

@@ -66,6 +66,11 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_ms_cell(1240), "1240 ms");
 	assert_string_equal(term_counted(1, "process", "processes"), "1 process");
 	assert_string_equal(term_counted(1200, "step", "steps"), "1,200 steps");
+	assert_string_equal(term_ranks(1, 0), "1 rank");
+	assert_string_equal(term_ranks(4, 2), "4 ranks and 2 other processes");
+	assert_string_equal(term_ranks(2000, 1), "2,000 ranks and 1 other process");
+	assert_string_equal(term_ranks(0, 2), "2 processes without a rank");
+	assert_string_equal(term_ranks(0, 0), "0 ranks");
 	assert_string_equal(term_rank(0), "rank 0");
 	assert_string_equal(term_rank(-1), "a process without a rank");
 	assert_string_equal(term_rank_cell(12), "12");
