@@ -289,6 +289,8 @@ static void print_request(const json_t *r, const json_t *objectives)
 	       term_safe(jsonget_text(r, "state"), 16), term_safe(jsonget_text(r, "job"), 60));
 	printf("  arrived              %s\n", term_time(jsonget_unsigned(r, "arrival_unix_ns")));
 	put_nodes(r);
+	if (jsonget_true(r, "shared"))
+		puts("  not judged           two engines had a request with this id at once");
 	printf("  tokens               %s of the prompt,",
 	       term_count(jsonget_number(r, "prompt_tokens")));
 	printf(" %s new\n", term_count(jsonget_number(r, "output_tokens")));
@@ -363,10 +365,11 @@ static int show_request(const struct options *o, const struct client *c, const c
 		return EXIT_USAGE;
 	if (strlen(text) == 16 && !text_unhex(text, digits, sizeof(digits)))
 		n = find_request(o, c, &control, strtoull(text, NULL, 16), &node, &violations, id);
-	if (!n) { /* its id may have 16 digits, too */
+	/* its id may have 16 digits, too; or it is the engine's id */
+	for (int base = 0; base < 2 && !n; base++) {
 		json_decref(node);
 		json_decref(violations);
-		n = find_request(o, c, &control, request_hash(text), &node, &violations, id);
+		n = find_request(o, c, &control, request_hash(text, base), &node, &violations, id);
 	}
 	list = json_object_get(node, "requests");
 	if (!node && without) {

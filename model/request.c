@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/request_id.h"
 
 const char *request_phase_name(unsigned phase)
 {
@@ -20,9 +21,11 @@ const char *request_objective_name(unsigned objective)
 	return names[objective < REQUEST_OBJECTIVES ? objective : REQUEST_OBJECTIVES];
 }
 
-uint64_t request_hash(const char *id)
+uint64_t request_hash(const char *id, bool base)
 {
-	return hash_bytes(HASH_SEED, id, strlen(id)) | 1;
+	size_t bytes = strlen(id);
+
+	return hash_bytes(HASH_SEED, id, base ? request_id_base_bytes(id, bytes) : bytes) | 1;
 }
 
 void request_counts_add(struct request_counts *to, const struct request_counts *from)

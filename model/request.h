@@ -31,8 +31,9 @@ enum request_objective { REQUEST_TTFT, REQUEST_TPOT, REQUEST_OBJECTIVES };
 /* "ttft", "tpot"; "none" for an unknown number. Static text. */
 const char *request_objective_name(unsigned objective);
 
-/* A request's id as text, as spans carry it: the same hash in every process. */
-uint64_t request_hash(const char *id);
+/* A request's id as text, as spans carry it: the same hash in every process. base: without the suffix
+ * that an engine appended (base/request_id.h). */
+uint64_t request_hash(const char *id, bool base);
 
 /* A step of an engine, as one request sees it. */
 struct request_step {
@@ -74,6 +75,7 @@ enum request_piece_flag {
 	REQUEST_PIECE_OPEN = 1, /* it goes on; a piece with the same serial will replace this one */
 	REQUEST_PIECE_LOST = 2, /* it has no end here */
 	REQUEST_PIECE_COUNTED = 4, /* the node's beats have counted its arrival */
+	REQUEST_PIECE_SHARED = 8,  /* two requests of the node had its id at once */
 };
 struct request_piece {
 	uint64_t id, serial; /* serial: of the node */

@@ -162,7 +162,7 @@ static void put_function(struct catalogue *c, const yaml_node_t *n)
 static const struct {
 	const char *word;
 	char sign;
-} forms[] = {{"len", '#'}, {"sum", '+'}, {"ones", '='}};
+} forms[] = {{"len", '#'}, {"sum", '+'}, {"ones", '='}, {"base", '-'}};
 
 /* One term, PATH or FORM(PATH), at text: appends it. Its length; 0: it is none. */
 static size_t put_term(struct catalogue *c, const char *text)
@@ -199,11 +199,11 @@ static void put_value(struct catalogue *c, const yaml_node_t *n, const char *wha
 		at += bytes + 3;
 	}
 	if (!bytes || at[bytes])
-		complain(
-		    c, n,
-		    "%s: \"%s\" is not ARGUMENT or ARGUMENT.ATTRIBUTE, len(...), sum(...) or "
-		    "ones(...) of them, or several with \" + \" between, with at most %u names",
-		    what, text, LIMIT_SPAN_PARTS);
+		complain(c, n,
+			 "%s: \"%s\" is not ARGUMENT or ARGUMENT.ATTRIBUTE, len(...), sum(...), "
+			 "ones(...) or base(...) of them, or several with \" + \" between, with at "
+			 "most %u names",
+			 what, text, LIMIT_SPAN_PARTS);
 	buf_puts(c->out, "\n");
 }
 

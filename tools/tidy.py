@@ -48,7 +48,7 @@ MAY = {
     "deploy": set(),
 }
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
-GUEST_BASE = {"base/clock.h", "base/environment.h", "base/file_id.h", "base/hash.h", "base/limits.h",
+GUEST_BASE = {"base/clock.h", "base/environment.h", "base/file_id.h", "base/hash.h", "base/request_id.h", "base/limits.h",
               "base/span_kind.h"}
 SOURCE = re.compile(r"\.(c|h|def|py|sh|mk|proto|yaml|map)$")
 FORBIDDEN = [

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/request_id.h"
 #include "preload/python/python_api.h"
 #include "preload/span.h"
 #include "preload/tracer.h"
@@ -36,7 +37,8 @@ static void prepare_term(struct python_value *v, const char *text, struct py_obj
 {
 	char part[LIMIT_SPAN_TEXT_BYTES + 1];
 
-	if (*text == SPAN_FORM_LENGTH || *text == SPAN_FORM_SUM || *text == SPAN_FORM_ONES)
+	if (*text == SPAN_FORM_LENGTH || *text == SPAN_FORM_SUM || *text == SPAN_FORM_ONES ||
+	    *text == SPAN_FORM_BASE)
 		v->form = *text++;
 	for (; *text && *text != ' ' && v->count < LIMIT_SPAN_PARTS; v->count++) {
 		size_t n = strcspn(text, ". ");
@@ -227,10 +229,10 @@ static double total_of(struct py_object *o, char form)
 /* o's number in the value's form; takes o. */
 static double count_of(const struct python_value *v, struct py_object *o)
 {
-	double n = is_none(o)			 ? 0
-		   : v->form == SPAN_FORM_LENGTH ? length_of(o)
-		   : v->form			 ? total_of(o, v->form)
-						 : number_of(o);
+	double n = is_none(o)						   ? 0
+		   : v->form == SPAN_FORM_LENGTH			   ? length_of(o)
+		   : v->form == SPAN_FORM_SUM || v->form == SPAN_FORM_ONES ? total_of(o, v->form)
+									   : number_of(o);
 
 	python_api.Py_DecRef(o);
 	if (python_api.PyErr_Occurred())
@@ -258,7 +260,7 @@ float python_value_number(const struct python_value *v, const struct python_argu
 /* ---- requests ---- */
 
 /* 0: no text, or too long: both the hash and the UTF-8 that the interpreter keeps would cost. */
-static uint64_t hash_of(struct py_object *o)
+static uint64_t hash_of(struct py_object *o, char form)
 {
 	const char *text = NULL;
 	ptrdiff_t bytes = 0;
@@ -268,6 +270,8 @@ static uint64_t hash_of(struct py_object *o)
 		text = python_api.PyUnicode_AsUTF8AndSize(o, &bytes);
 	if (!text)
 		python_api.PyErr_Clear();
+	if (text && form == SPAN_FORM_BASE)
+		bytes = (ptrdiff_t)request_id_base_bytes(text, (size_t)bytes);
 	return text && bytes > 0 ? hash_bytes(HASH_SEED, text, (size_t)bytes) | 1 : 0;
 }
 
@@ -275,7 +279,7 @@ uint64_t python_value_request(const struct python_value *v, const struct python_
 			      struct py_object *returned)
 {
 	struct py_object *o = object_of(v, a, returned);
-	uint64_t id = o ? hash_of(o) : 0;
+	uint64_t id = o ? hash_of(o, v->form) : 0;
 
 	if (!o)
 		return 0;
@@ -306,8 +310,8 @@ static bool says_done(const struct python_value *v, struct py_object *item)
 	return done;
 }
 
-/* False: no request with a count. */
-static bool read_item(struct python_request *r,
+/* False: no request with a count. form: of the keys, or of the items if these are the ids. */
+static bool read_item(struct python_request *r, char form,
 		      const struct python_value *const part[SPAN_ITEM_COUNT], struct py_object *key,
 		      struct py_object *item)
 {
@@ -315,7 +319,7 @@ static bool read_item(struct python_request *r,
 	struct py_object *o = id ? part_of(id, item) : NULL;
 	double n = 0;
 
-	*r = (struct python_request){.id = hash_of(o ? o : key ? key : item)};
+	*r = (struct python_request){.id = hash_of(o ? o : key ? key : item, o ? id->form : form)};
 	if (o)
 		python_api.Py_DecRef(o);
 	o = tokens ? part_of(tokens, item) : NULL;
@@ -347,7 +351,7 @@ void python_value_requests(const struct python_value *v,
 			ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_ITEMS,
 					       (uint64_t)i.count - LIMIT_SPAN_ITEMS);
 		for (; n < LIMIT_SPAN_ITEMS && items_next(&i, &key, &one); n++)
-			if (read_item(&r, item, key, one))
+			if (read_item(&r, v->form, item, key, one))
 				put(arg, &r);
 			else
 				refuse();

@@ -26,6 +26,7 @@
 #define SPAN_FORM_LENGTH '#'
 #define SPAN_FORM_SUM	 '+'
 #define SPAN_FORM_ONES	 '='
+#define SPAN_FORM_BASE	 '-' /* of ids: base/request_id.h */
 
 struct span_row {
 	const char *name;

@@ -119,7 +119,7 @@ static void the_preload_reads_what_was_written(void **state)
 				 HEAD "  - name: A b\n"
 				      "    process: worker\n    thread: loop\n    step: true\n"
 				      "    work: {batch: len(a.b), tokens: return.n}\n"
-				      "    request: q\n"
+				      "    request: base(q)\n"
 				      "    requests: {in: a.b, id: i, tokens: len(t), done: d}\n"
 				      "    decode: ones(a.c) + len(a.d) + sum(a)\n"
 				      "    functions: [\"m.n:C.f\", \"m:g.<locals>.h\"]\n"
@@ -135,7 +135,7 @@ static void the_preload_reads_what_was_written(void **state)
 	assert_string_equal(r->value[0], "return.n");
 	assert_string_equal(r->value[1], "#a.b");
 	assert_null(r->value[2]);
-	assert_string_equal(r->value[SPAN_VALUE_REQUEST], "q");
+	assert_string_equal(r->value[SPAN_VALUE_REQUEST], "-q");
 	assert_string_equal(r->value[SPAN_VALUE_DECODE], "=a.c #a.d +a");
 	assert_string_equal(r->value[SPAN_VALUE_REQUESTS], "a.b");
 	assert_string_equal(r->value[SPAN_VALUE_ITEM + SPAN_ITEM_ID], "i");

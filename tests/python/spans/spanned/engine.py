@@ -25,7 +25,7 @@ class Engine:
         plan = self.schedule(batch)
         if seconds:
             time.sleep(seconds)
-        return sum(forward(plan.tokens, context=7, request="request-1") for _ in range(repeat))
+        return sum(forward(plan.tokens, context=7, request="request-1-00c0ffee") for _ in range(repeat))
 
     def schedule(self, batch):
         return Slotted(batch.requests, batch.tokens)

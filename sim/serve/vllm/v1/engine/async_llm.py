@@ -41,7 +41,9 @@ class AsyncLLM:
 
     async def add_request(self, request_id, prompt_token_ids, max_tokens, kv_transfer_params=None):
         queue = asyncio.Queue()
-        request = EngineCoreRequest(request_id, prompt_token_ids, max_tokens, time.time(), kv_transfer_params)
+        # as vLLM's InputProcessor.assign_request_id
+        engine_id = f"{request_id}-{os.urandom(4).hex()}"
+        request = EngineCoreRequest(engine_id, prompt_token_ids, max_tokens, time.time(), kv_transfer_params)
         self.output_processor.add_request(request, queue)
         self.connection.send((EngineCoreRequestType.ADD, request))
         return queue

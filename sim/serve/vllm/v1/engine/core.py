@@ -69,7 +69,7 @@ class EngineCore:
                              begin_ns=scheduler_output.begin_ns, end_ns=time.monotonic_ns(),
                              tokens=scheduler_output.total_num_scheduled_tokens, batch=len(counts),
                              context=sum(scheduler_output.scheduled_cached_reqs.num_computed_tokens),
-                             drafts=sum(map(len, drafts.values())), requests=counts)
+                             drafts=sum(map(len, drafts.values())), requests={r.rpartition("-")[0]: n for r, n in counts.items()})
         return outputs
 
     def has_work(self):
