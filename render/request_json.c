@@ -97,7 +97,8 @@ void request_json(const struct request *r, const struct request_json_place *p, s
 		   request_output_tokens(r), r->prefill_steps, r->decode_steps,
 		   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6,
 		   (double)r->pause_ns * 1e-6, (double)r->transfer_ns * 1e-6);
-	buf_printf(out, ",\"piece\":%s", r->announced ? "true" : "false");
+	buf_printf(out, ",\"piece\":%s,\"shared\":%s", r->announced ? "true" : "false",
+		   r->shared ? "true" : "false");
 	put_parts(out, "ttft_parts_ms", r, REQUEST_TTFT, 1);
 	put_parts(out, "tpot_parts_ms", r, REQUEST_TPOT, tpot ? request_output_tokens(r) - 1 : 1);
 	put_steps(out, "slowest_prefill", r->prefill, from);

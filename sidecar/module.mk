@@ -6,7 +6,7 @@ sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process re
 	$(call in,sidecar/os,first_touch os_bpf os_cost os_hierarchy os_node os_proc os_read os_series \
 		os_signals) \
 	$(call in,sidecar/gpu,gpu_match gpu_node gpu_nvml gpu_poll) \
-	$(call in,sidecar/serving,request_node) \
+	$(call in,sidecar/serving,request_beat request_node) \
 	$(call in,sidecar/ras,ras_answer ras_node) \
 	$(call in,sidecar/stacks,cpu_profile cpu_stacks installed neighbours sketch_maker \
 		symbol_offer)
@@ -22,7 +22,7 @@ sysomd_USES := sidecar
 
 $(call unit,sidecar,test_drain test_spool test_baseline test_first_touch test_keep test_cpu_stacks \
 	test_os_signals test_os_hierarchy test_lock_sharers test_gpu test_os_cost test_os_series test_installed \
-	test_cpu_profile test_neighbours test_ras_answer)
+	test_cpu_profile test_neighbours test_ras_answer test_request_beat)
 # its rings only count
 test_drain_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,ring_reader_drain_lane ring_reader_lanes_used \
 	ring_reader_publish ring_reader_stats join_push join_run join_watermark_ns rank_run)

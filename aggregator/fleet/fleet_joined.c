@@ -443,5 +443,5 @@ json_t *fleet_joined_counts(const struct fleet_joined *q, uint64_t now_ns)
 			 (json_int_t)s->joined, "partial", (json_int_t)s->partial, "unbelieved",
 			 (json_int_t)s->unbelieved, "evicted", (json_int_t)s->evicted,
 			 "pieces_lost", (json_int_t)s->parts_lost, "repeated",
-			 (json_int_t)s->repeated, "bad", (json_int_t)q->bad);
+			 (json_int_t)(s->repeated + s->shared), "bad", (json_int_t)q->bad);
 }

@@ -17,7 +17,8 @@ void request_pieces_of(const struct request *r, struct request_piece *out)
 						      &r->transfer};
 
 	*out = (struct request_piece){.id = r->id, .serial = r->serial};
-	out->flags = (r->counted ? REQUEST_PIECE_COUNTED : 0) | (r->lost ? REQUEST_PIECE_LOST : 0);
+	out->flags = (r->counted ? REQUEST_PIECE_COUNTED : 0) | (r->lost ? REQUEST_PIECE_LOST : 0) |
+		     (r->shared ? REQUEST_PIECE_SHARED : 0);
 #define X(t) out->t = r->t;
 	REQUEST_PIECE_TIMES(X)
 #undef X
@@ -182,10 +183,13 @@ void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_P
 bool request_pieces_collide(const struct request_seen *s)
 {
 	uint32_t whole = 0;
+	bool shared = false;
 
-	for (uint32_t i = 0; i < s->count; i++)
+	for (uint32_t i = 0; i < s->count; i++) {
 		whole += s->piece[i].prefill_tokens > 1 && s->piece[i].decode_steps > 1;
-	return whole > 1;
+		shared |= (s->piece[i].flags & REQUEST_PIECE_SHARED) != 0;
+	}
+	return shared || whole > 1;
 }
 
 void request_pieces_join(const struct request_seen *s, struct request *r)

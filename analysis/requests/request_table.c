@@ -112,7 +112,6 @@ static void unlink_request(struct request_table *t, struct request *r)
 	*(before ? &before->next : &l->first) = r->next;
 	*(next ? &next->before : &l->last) = r->before;
 	l->count--;
-	t->job[r->job].running -= r->state == REQUEST_RUNNING;
 	t->open -= r->state != REQUEST_ENDED;
 	t->ended -= r->state == REQUEST_ENDED;
 }
@@ -131,7 +130,6 @@ static void link_request(struct request_table *t, struct request *r, enum reques
 	*(last ? &last->next : &l->first) = number;
 	l->last = number;
 	l->count++;
-	t->job[r->job].running += state == REQUEST_RUNNING;
 	t->open += state != REQUEST_ENDED;
 	t->ended += state == REQUEST_ENDED;
 }
@@ -318,7 +316,7 @@ static bool is_orphan(const struct request_table *t, const struct request *r)
 
 bool request_table_collides(const struct request_table *t, const struct request *r)
 {
-	return t->config.joins && request_pieces_collide(&t->seen[r - t->request]);
+	return t->config.joins ? request_pieces_collide(&t->seen[r - t->request]) : r->shared;
 }
 
 /* Whether only a whole of several pieces says how long it took, or nobody believed says it. */
@@ -335,7 +333,8 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 	struct request_job_state *j = &t->job[r->job];
 	bool out = value_ns > (objective == REQUEST_TTFT ? t->config.ttft_ns : t->config.tpot_ns);
 
-	if (!value_ns || r->judged[objective] || is_for_others(t, r))
+	if (!value_ns || r->judged[objective] || is_for_others(t, r) ||
+	    request_table_collides(t, r))
 		return;
 	r->judged[objective] = true;
 	r->violated[objective] = out;
@@ -376,7 +375,7 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 		j->stats.unbelieved++;
 		t->strangers--;
 	}
-	j->stats.repeated += request_table_collides(t, r);
+	j->stats.shared += request_table_collides(t, r);
 	j->stats.joined +=
 	    t->config.joins && !request_table_collides(t, r) && request_table_nodes(t, r, node) > 1;
 	j->stats.partial += !r->arrival_ns || is_orphan(t, r);
@@ -450,6 +449,8 @@ struct request *request_table_get(struct request_table *t, uint32_t job, uint64_
 			      .serial = t->serial,
 			      .job = job,
 			      .process = REQUEST_NO_PROCESS,
+			      .stepped = REQUEST_NO_PROCESS,
+			      .left = REQUEST_NO_PROCESS,
 			      .updated_ns = t->now_ns};
 	if (t->config.joins) {
 		t->seen[r - t->request].count = t->seen[r - t->request].believed = 0;
@@ -486,7 +487,6 @@ void request_table_touch(struct request_table *t, struct request *r)
 
 void request_table_run(struct request_table *t, struct request *r, uint32_t process)
 {
-	r->moved |= r->last_ns && r->process != process;
 	r->process = process;
 	r->ended_ns = r->ended_known_ns = 0;
 	move(t, r, REQUEST_RUNNING);
@@ -537,6 +537,24 @@ void request_table_end(struct request_table *t, uint32_t process, uint64_t now_n
 		next = r->next;
 		if (r->process == process)
 			close_request(t, r, true);
+	}
+}
+
+void request_table_end_marked(struct request_table *t, uint32_t process, uint32_t mark)
+{
+	uint32_t next;
+
+	for (uint32_t at = t->job[t->job_of[process] - 1].open.first; at; at = next) {
+		struct request *r = at_of(t, at);
+
+		next = r->next;
+		if (r->process != process || r->mark != mark || r->stepped != REQUEST_NO_PROCESS)
+			continue;
+		request_table_finish(t, r, r->queued_ns);
+		/* that was its end, with other tokens */
+		r->queued_ns = 0;
+		if (!r->handed_ns)
+			r->arrival_ns = r->prompt_tokens = 0;
 	}
 }
 
@@ -785,30 +803,30 @@ const char *request_table_job(const struct request_table *t, const struct reques
 	return t->job[r->job].name;
 }
 
-/* The longest wait. Requests arrive in order, and an update moves a request to the end. */
-static uint64_t oldest_wait(const struct request_table *t, const struct request_job_state *j,
-			    uint64_t now_ns)
+/* An engine has it, or (unless its engine may be on another node) a client has handed it over: not one
+ * that a client refuses, or divides into several. */
+static bool waits(const struct request *r, bool here)
 {
-	for (uint32_t at = j->open.first; at; at = t->request[at - 1].next) {
-		const struct request *r = &t->request[at - 1];
-
-		if (r->state == REQUEST_WAITING)
-			return from_to(r->arrival_ns, now_ns);
-	}
-	return 0;
+	return r->state == REQUEST_WAITING && (r->queued_ns || (!here && r->handed_last_ns));
 }
 
-/* Those that an engine of this node has, of a job whose engines are on several. */
-static void count_here(const struct request_table *t, const struct request_job_state *j,
-		       struct request_job *out)
+/* here: those that an engine of this node has, of a job whose engines are on several. Requests arrive in
+ * order, and an update moves a request to the end: the first one that waits has waited for longest. */
+static void count_open(const struct request_table *t, const struct request_job_state *j, bool here,
+		       uint64_t now_ns, struct request_job *out)
 {
 	out->running = out->waiting = 0;
+	out->oldest_wait_ns = 0;
 	for (uint32_t at = j->open.first; at; at = t->request[at - 1].next) {
 		const struct request *r = &t->request[at - 1];
-		bool here = r->scheduled_ns > r->handed_last_ns || r->last_ns > r->handed_last_ns;
 
-		out->running += r->state == REQUEST_RUNNING && here;
-		out->waiting += r->state == REQUEST_WAITING && r->queued_ns;
+		out->running +=
+		    r->state == REQUEST_RUNNING && (!here || r->scheduled_ns > r->handed_last_ns ||
+						    r->last_ns > r->handed_last_ns);
+		if (!waits(r, here))
+			continue;
+		if (!out->waiting++)
+			out->oldest_wait_ns = from_to(r->arrival_ns, now_ns);
 	}
 }
 
@@ -822,12 +840,28 @@ bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 	*out = j->beat;
 	j->beat = (struct request_job){.running = 0};
 	text_copy(out->job, sizeof(out->job), j->name);
-	out->running = j->running;
-	out->waiting = j->open.count - j->running;
-	if (t->now_ns < j->pieces_until_ns)
-		count_here(t, j, out);
-	out->oldest_wait_ns = out->waiting ? oldest_wait(t, j, now_ns) : 0;
+	count_open(t, j, t->now_ns < j->pieces_until_ns, now_ns, out);
 	return true;
+}
+
+void request_table_give_back(struct request_table *t, const struct request_job *r)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct request_job *b = &t->job[i].beat;
+
+		if (!*r->job || strcmp(t->job[i].name, r->job))
+			continue;
+		request_counts_add(&b->counts, &r->counts);
+		durations_merge(&b->ttft, &r->ttft);
+		durations_merge(&b->tpot, &r->tpot);
+		durations_merge(&b->queue, &r->queue);
+		for (uint32_t k = 0; k < r->violation_count; k++)
+			if (b->violation_count < REQUEST_VIOLATIONS_MAX)
+				b->violation[b->violation_count++] = r->violation[k];
+			else
+				b->counts.violations_dropped++;
+		return;
+	}
 }
 
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,

@@ -15,6 +15,9 @@
  * - other kinds are not used.
  * A part that is done ends the request, in any process.
  *
+ * Two engines that have a request at once have two requests with one id: one of them has a step of it
+ * after the other one's first step, and before that as well.
+ *
  * The first token comes at the end of the step in which the prompt is finished: all of its tokens
  * were scheduled, or (after a hit in a prefix cache, or if the prompt is not known) the next step
  * has one token.
@@ -68,9 +71,13 @@ struct request {
 	struct request_step open[REQUEST_OPEN_STEPS];
 	uint8_t open_count, state; /* enum request_state */
 	bool lost;		   /* its engine ended, or no update came */
-	bool moved;		   /* its next step is the first one in another engine */
-	uint8_t counted;	   /* number of nodes whose beats have its arrival */
-	bool announced;		   /* a beat has reported it as open; the aggregator judges it */
+	/* engines of its latest steps, and of those before in another one; REQUEST_NO_PROCESS: none */
+	uint32_t stepped, left;
+	uint64_t moved_ns; /* begin of its first step in the former after the latter */
+	bool shared;	   /* two requests had its id at once */
+	uint32_t mark;	   /* name of the span with which its engine got it; 0: not seen */
+	uint8_t counted;   /* number of nodes whose beats have its arrival */
+	bool announced;	   /* a beat has reported it as open; the aggregator judges it */
 	/* A node's clock is behind another's: the time between their engines is not known. */
 	bool clock_unknown;
 	bool judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
@@ -97,6 +104,7 @@ struct request_stats {
 	uint64_t partial;
 	uint64_t evicted;    /* open ones, for lack of room */
 	uint64_t repeated;   /* ids used again */
+	uint64_t shared;     /* ended ones that were several with one id at once: not judged */
 	uint64_t bad;	     /* impossible times or counts, which are left out */
 	uint64_t parts_lost; /* without their span, or without room */
 	uint64_t joined;     /* ended ones that several nodes saw */
@@ -129,10 +137,13 @@ void request_table_tend(struct request_table *t, uint64_t now_ns);
  * call. */
 const struct request *request_table_next(const struct request_table *t, uint32_t *at);
 const char *request_table_job(const struct request_table *t, const struct request *r);
-/* Takes what the job reports in a beat: what is new since the last call. at: below
+/* Takes what the job reports in a beat: what is new since the last call. What did not arrive is given
+ * back, and is new again. at: below
  * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
+void request_table_give_back(struct request_table *t, const struct request_job *r);
+
 /* ---- a request whose instances are on different nodes ---- */
 
 /* Until until_ns, what is seen of the process's job becomes pieces, which the aggregator judges. */
@@ -154,7 +165,7 @@ bool request_table_join(struct request_table *t, uint32_t process, uint32_t node
 /* The node has started again: what it said was open ends without a further piece of that. */
 void request_table_leave(struct request_table *t, uint32_t node);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
-/* Whether its pieces are of several requests that had the same id at once. It is not judged. */
+/* Whether it is several requests that had the same id at once. It is not judged. */
 bool request_table_collides(const struct request_table *t, const struct request *r);
 /* The nodes of its pieces, each once, in the order in which it came to them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,

@@ -24,6 +24,7 @@ struct part {
 struct request_engine {
 	/* names of the spans that plan steps, and that take their results; 0: not known */
 	uint32_t plan, result;
+	uint32_t release;		     /* of the spans that end requests; 0: not known */
 	uint64_t planned_ns;		     /* begin of the latest planned step */
 	uint32_t planned;		     /* such steps, while no span takes results */
 	struct request_step step[STEPS_MAX]; /* ring */
@@ -49,7 +50,6 @@ struct request_job_state {
 	uint64_t salt;
 	uint32_t processes;
 	struct request_list open, ending, ended;
-	uint32_t running; /* of the open ones */
 	struct request_stats stats;
 	struct request_usual usual;
 	struct request_job beat; /* what the next beat reports */
@@ -104,6 +104,8 @@ void request_table_touch(struct request_table *t, struct request *r);
 void request_table_run(struct request_table *t, struct request *r, uint32_t process);
 /* It has ended, but updates may still come. */
 void request_table_finish(struct request_table *t, struct request *r, uint64_t t_ns);
+/* So have the process's requests of which nothing but a span of that name was seen. */
+void request_table_end_marked(struct request_table *t, uint32_t process, uint32_t mark);
 
 /* Into a list of REQUEST_SLOWEST, the longest first. */
 void request_table_keep_longest(struct request_step *list, const struct request_step *s);

@@ -63,15 +63,15 @@ static void decode_step(struct request *r, const struct request_step *s)
 	request_table_keep_longest(r->decode, s);
 }
 
-/* The time since its last step. */
-static void between_steps(struct request *r, uint64_t begin_ns)
+/* The time since its last step. moved: that was in another engine. */
+static void between_steps(struct request *r, uint64_t begin_ns, bool moved)
 {
 	struct request_step gap = {.begin_ns = r->last_ns, .end_ns = begin_ns};
-	struct request_step *longest = r->moved ? &r->transfer : &r->pause;
+	struct request_step *longest = moved ? &r->transfer : &r->pause;
 
 	if (!r->first_ns || begin_ns <= r->last_ns)
 		return;
-	*(r->moved ? &r->transfer_ns : &r->pause_ns) += length(&gap);
+	*(moved ? &r->transfer_ns : &r->pause_ns) += length(&gap);
 	if (length(&gap) > length(longest))
 		*longest = gap;
 }
@@ -86,18 +86,27 @@ static struct request_step after(const struct request_step *s, uint64_t last_ns)
 	return own;
 }
 
-static void on_step(struct request_table *t, struct request *r, const struct request_step *s)
+static void on_step(struct request_table *t, struct request *r, uint32_t process,
+		    const struct request_step *s)
 {
+	bool moved = r->stepped != process && r->stepped != REQUEST_NO_PROCESS;
 	struct request_step own = after(s, r->last_ns);
 
+	/* A step of the engine that it had left for another one; one that was only read late had begun
+	 * before that. */
+	r->shared |= moved && r->left == process && s->begin_ns > r->moved_ns;
 	if (s->end_ns < s->begin_ns || s->end_ns < r->last_ns) {
 		t->job[r->job].stats.bad++;
 		return;
 	}
 	if (!r->first_ns && r->prefill_steps && s->tokens == 1)
 		r->first_ns = r->last_ns;
-	between_steps(r, own.begin_ns);
-	r->moved = false;
+	between_steps(r, own.begin_ns, moved);
+	if (moved) {
+		r->left = r->stepped;
+		r->moved_ns = s->begin_ns;
+	}
+	r->stepped = process;
 	if (r->first_ns)
 		decode_step(r, &own);
 	else
@@ -157,13 +166,13 @@ struct request_step request_table_longest(const struct request_engine *e, uint64
 }
 
 /* The oldest planned step of the request has its result. */
-static void pop(struct request_table *t, struct request *r, uint64_t end_ns,
+static void pop(struct request_table *t, struct request *r, uint32_t process, uint64_t end_ns,
 		struct request_step *out)
 {
 	*out = r->open[0];
 	out->end_ns = end_ns;
 	memmove(r->open, r->open + 1, --r->open_count * sizeof(*r->open));
-	on_step(t, r, out);
+	on_step(t, r, process, out);
 }
 
 static void plan(struct request_table *t, struct request *r, const struct request_step *s)
@@ -189,11 +198,11 @@ static void engine_part(struct request_table *t, struct request_engine *e, struc
 	if (s->name != e->result)
 		return;
 	while (e->plan == e->result && r->open_count) /* kept while the names were not known */
-		pop(t, r, r->open[0].end_ns, &(struct request_step){0});
+		pop(t, r, s->process, r->open[0].end_ns, &(struct request_step){0});
 	if (r->open_count)
-		pop(t, r, s->end_ns, &step);
+		pop(t, r, s->process, s->end_ns, &step);
 	else
-		on_step(t, r, &step);
+		on_step(t, r, s->process, &step);
 	/* a result may end before the step that it is taken for has begun */
 	if (!whole->begin_ns && step.end_ns >= step.begin_ns)
 		*whole = step;
@@ -214,10 +223,23 @@ static void delivered(struct request *r, const struct span *s, const struct part
 	r->delivered_tokens = sum < TOKENS_MAX ? (uint32_t)sum : TOKENS_MAX;
 }
 
+/* A client's part without tokens says nothing, nor does the end of a request that is not open. */
+static bool adds_nothing(const struct request_table *t, const struct span *s, const struct part *p)
+{
+	const struct request *r;
+
+	if (p->tokens || (!s->client && !p->done))
+		return false;
+	r = request_table_find(t, s->process, p->id);
+	return !p->done || !r || r->state == REQUEST_ENDED;
+}
+
 static void on_part(struct request_table *t, struct request_engine *e, const struct span *s,
 		    const struct part *p, struct request_step *whole)
 {
-	struct request *r = request_table_get(t, t->job_of[s->process] - 1, p->id, engine_of(s));
+	struct request *r = adds_nothing(t, s, p) ? NULL
+						  : request_table_get(t, t->job_of[s->process] - 1,
+								      p->id, engine_of(s));
 
 	if (!r)
 		return;
@@ -333,9 +355,44 @@ static void note_arrival(struct request *r, uint64_t begin_ns)
 		r->arrival_ns = begin_ns;
 }
 
+static bool is_release(const struct request_table *t, const struct span *s)
+{
+	const struct request_engine *e = s->client ? NULL : t->engine[s->process];
+
+	return e && e->release == s->name;
+}
+
+/* Another span than the one with which the engine got a request ends it after steps: the engine ends its
+ * requests with that. */
+static void learn_release(struct request_table *t, const struct request *r, const struct span *s)
+{
+	struct request_engine *e = t->engine[s->process];
+
+	if (!e || e->release == s->name || r->stepped != s->process || !r->mark ||
+	    r->mark == s->name)
+		return;
+	e->release = s->name;
+	request_table_end_marked(t, s->process, s->name);
+}
+
+/* The end of a request whose beginning was not seen, or that is over. */
+static bool is_late_release(struct request_table *t, const struct span *s, uint64_t id)
+{
+	const struct request *r = is_release(t, s) ? request_table_find(t, s->process, id) : NULL;
+
+	if (is_release(t, s) && !r)
+		t->job[t->job_of[s->process] - 1].stats.partial++;
+	return is_release(t, s) && (!r || r->state == REQUEST_ENDED);
+}
+
 static void engine_mark(struct request_table *t, struct request *r, const struct span *s)
 {
-	if (r->process == s->process) {
+	bool release = is_release(t, s);
+
+	if (release && r->process != s->process && r->process != REQUEST_NO_PROCESS)
+		return; /* it is in another engine by now */
+	if (release || r->process == s->process) {
+		learn_release(t, r, s);
 		if (is_count(t, r, s->tokens))
 			r->output_tokens = s->tokens;
 		request_table_finish(t, r, s->end_ns);
@@ -345,6 +402,7 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 		r->process = s->process;
 	else
 		request_table_run(t, r, s->process); /* a decode instance after a prefill one */
+	r->mark = s->name;
 	if (!r->queued_ns)
 		r->queued_ns = s->begin_ns;
 	note_arrival(r, s->begin_ns);
@@ -362,7 +420,9 @@ static void handed_again(struct request_table *t, struct request *r, uint64_t be
 
 static void on_mark(struct request_table *t, const struct span *s, uint64_t id)
 {
-	struct request *r = request_table_get(t, t->job_of[s->process] - 1, id, engine_of(s));
+	struct request *r = is_late_release(t, s, id)
+				? NULL
+				: request_table_get(t, t->job_of[s->process] - 1, id, engine_of(s));
 
 	if (!r)
 		return;

@@ -143,23 +143,27 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 
 void doctor_requests_check(struct doctor *d, const json_t *requests)
 {
-	static const char *const counts[] = {"arrived", "lost", "evicted", "bad", "parts_lost"};
-	double sum[5] = {0}, n;
+	static const char *const counts[] = {"arrived", "lost",	      "evicted",
+					     "bad",	"parts_lost", "shared"};
+	double sum[6] = {0}, n, odd;
 	const json_t *job;
 	size_t i;
 
 	json_array_foreach (json_object_get(requests, "jobs"), i, job)
-		for (unsigned k = 0; k < 5; k++) {
+		for (unsigned k = 0; k < 6; k++) {
 			n = jsonget_number(job, counts[k]);
 			sum[k] += n > 0 ? n : 0;
 		}
 	if (!i)
 		return; /* no serving job, or an older sysomd */
-	doctor_add(d, "requests", sum[2] + sum[3] + sum[4] > 0 ? DOCTOR_WARN : DOCTOR_OK,
-		   sum[2] + sum[3] + sum[4] > 0 ? "see docs/requests.md, Bounds" : "",
-		   "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
-		   "counts were impossible; %.0f parts of requests were lost",
-		   sum[0], sum[1], sum[2], sum[3], sum[4]);
+	odd = sum[2] + sum[3] + sum[4] + sum[5];
+	doctor_add(
+	    d, "requests", odd > 0 ? DOCTOR_WARN : DOCTOR_OK,
+	    odd > 0 ? "see docs/requests.md, Bounds" : "",
+	    "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
+	    "counts were impossible; %.0f parts of requests were lost; %.0f ids were those of "
+	    "several requests at once",
+	    sum[0], sum[1], sum[2], sum[3], sum[4], sum[5]);
 }
 
 void doctor_joined_check(struct doctor *d, const json_t *requests)

@@ -17,6 +17,7 @@
 #include "analysis/requests/request_table.h"
 #include "render/request_json.h"
 #include "sidecar/node.h"
+#include "sidecar/serving/request_beat.h"
 
 #define LINKS	      16u
 #define READS_BURST   16.0 /* of a process's records: 4 to 14 ms each, in which no ring is drained */
@@ -26,7 +27,6 @@
 #define TEXT_ID_BYTES 17
 /* of a beat: all that is not of a rank or a job, and what announces one of these */
 #define BEAT_HEAD_BYTES 512u
-#define JOB_BYTES_MIN	512u /* counts and a name always fit */
 
 /* A slow step that was looked at. */
 struct link {
@@ -41,12 +41,10 @@ struct request_node {
 	struct link link[LINKS]; /* ring */
 	uint32_t links;
 	struct anomaly_bucket bucket;
-	/* of the last beat, and the uplink's beats when it was handed over */
-	struct request_job sent[LIMIT_NODE_PROCESSES];
-	uint32_t sent_count;
-	uint64_t sent_before;
-	bool violated;	  /* since the last beat */
-	bool pieces_wait; /* without room in it */
+	struct request_beat beat;
+	uint64_t sent_before; /* the uplink's beats when the last one was handed over */
+	bool violated;	      /* since the last beat */
+	bool pieces_wait;     /* without room in it */
 	struct request_pieces pieces[LIMIT_NODE_PROCESSES];
 	/* windows to ask for, once the aggregator knows why */
 	struct ask {
@@ -224,7 +222,9 @@ void request_node_tend(struct node *n, uint64_t now_ns)
 
 bool request_node_is_urgent(const struct node *n)
 {
-	return n->request_node->violated || n->request_node->pieces_wait;
+	const struct request_node *q = n->request_node;
+
+	return q->violated || q->beat.waits || q->pieces_wait;
 }
 
 void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t now_ns)
@@ -235,27 +235,6 @@ void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t n
 }
 
 /* ---- beats ---- */
-
-static void add(struct request_job *to, const struct request_job *from)
-{
-	request_counts_add(&to->counts, &from->counts);
-	durations_merge(&to->ttft, &from->ttft);
-	durations_merge(&to->tpot, &from->tpot);
-	durations_merge(&to->queue, &from->queue);
-	for (uint32_t i = 0; i < from->violation_count; i++)
-		if (to->violation_count < REQUEST_VIOLATIONS_MAX)
-			to->violation[to->violation_count++] = from->violation[i];
-		else
-			to->counts.violations_dropped++;
-}
-
-static const struct request_job *sent_of(const struct request_node *q, const char *job)
-{
-	for (uint32_t i = 0; i < q->sent_count; i++)
-		if (!strcmp(q->sent[i].job, job))
-			return &q->sent[i];
-	return NULL;
-}
 
 /* What the ranks leave of the beat's bytes. */
 static size_t room_of(const struct beat *b)
@@ -306,43 +285,18 @@ static void add_pieces(struct node *n, struct beat *b, size_t room)
 
 void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 {
-	size_t room = room_of(b), bytes;
 	struct request_node *q = n->request_node;
-	struct request_job *now = calloc(LIMIT_NODE_PROCESSES, sizeof(*now));
 	struct uplink_stats us;
-	uint32_t count = 0;
 	bool arrived;
+	size_t room;
 
-	b->requests = NULL;
-	b->request_count = 0;
-	if (!now)
-		return;
 	uplink_stats(n->uplink, &us);
 	arrived = us.beats_sent > q->sent_before;
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct request_job *r = &now[count];
-		const struct request_job *again;
-		const char *job;
-
-		if (room < JOB_BYTES_MIN || !request_table_stats(q->table, i, &job) ||
-		    !codec_has_job(b, job) || !request_table_take(q->table, i, now_ns, r))
-			continue;
-		again = arrived ? NULL : sent_of(q, r->job);
-		if (again)
-			add(r, again);
-		bytes = wire_beat_requests_fit(r, room < LIMIT_BEAT_BYTES_PER_RANK
-						      ? room - WIRE_BEAT_TAG_BYTES
-						      : LIMIT_BEAT_BYTES_PER_RANK);
-		count += bytes > 0;
-		room -= bytes + WIRE_BEAT_TAG_BYTES < room ? bytes + WIRE_BEAT_TAG_BYTES : room;
-	}
-	memcpy(q->sent, now, count * sizeof(*now));
-	q->sent_count = count;
+	room = request_beat_fill(&q->beat, q->table, b, arrived, room_of(b), now_ns);
 	q->sent_before = us.beats_sent;
 	q->violated = false;
-	free(now);
-	b->requests = q->sent;
-	b->request_count = count;
+	b->requests = q->beat.sent;
+	b->request_count = q->beat.count;
 	if (arrived)
 		request_table_arrived(q->table);
 	add_pieces(n, b, room);
@@ -366,11 +320,11 @@ static void put_jobs(const struct node *n, const struct http_user *user, struct 
 		buf_printf(out,
 			   ",\"arrived\":%" PRIu64 ",\"ended\":%" PRIu64 ",\"lost\":%" PRIu64
 			   ",\"partial\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"repeated\":%" PRIu64
-			   ",\"bad\":%" PRIu64 ",\"parts_lost\":%" PRIu64
+			   ",\"shared\":%" PRIu64 ",\"bad\":%" PRIu64 ",\"parts_lost\":%" PRIu64
 			   ",\"ttft_judged\":%" PRIu64 ",\"ttft_violated\":%" PRIu64
 			   ",\"tpot_judged\":%" PRIu64 ",\"tpot_violated\":%" PRIu64 "}",
 			   s->arrived, s->ended, s->lost, s->partial, s->evicted, s->repeated,
-			   s->bad, s->parts_lost, s->judged[REQUEST_TTFT],
+			   s->shared, s->bad, s->parts_lost, s->judged[REQUEST_TTFT],
 			   s->violated[REQUEST_TTFT], s->judged[REQUEST_TPOT],
 			   s->violated[REQUEST_TPOT]);
 	}

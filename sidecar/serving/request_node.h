@@ -25,8 +25,8 @@ void request_node_record(struct process *p, const struct record *r);
 void request_node_end(struct process *p); /* the process has ended and all is read */
 void request_node_drop(struct process *p);
 void request_node_tend(struct node *n, uint64_t now_ns);
-/* The next beat is due sooner: a request missed an objective, and no beat has said so yet, or pieces
- * of requests had no room in the last one. */
+/* The next beat is due sooner: a request missed an objective, and no beat has said so yet, or a job
+ * or its pieces had no room in the last one. */
 bool request_node_is_urgent(const struct node *n);
 /* The aggregator asks for pieces of the requests of the process's job, until then. */
 void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t now_ns);

@@ -50,9 +50,9 @@ is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin
 is "ranges with impossible texts or without an end are a warning" line ranges warn "for example in process 77 (train.py): 11 texts of ranges were too long or not terminated, 4 ranges were never closed or never opened"
 is "a rank that was started again is a warning, with both processes" line restarts warn "1 processes replaced one that had ended, for example 79 (train.py, rank 7 of demo) replaced 71"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9, "lost": 3, "evicted": 2, "bad": 1, "parts_lost": 0},
-	{"job": "b", "arrived": 9, "parts_lost": 7}]}}' >"$T/node-answers.json"
+	{"job": "b", "arrived": 9, "parts_lost": 7, "shared": 4}]}}' >"$T/node-answers.json"
 doctor --json
-is "requests that are given up are a warning, over all jobs" line requests warn "of 18 requests 3 were lost, 2 of them for lack of room; 1 times or counts were impossible; 7 parts"
+is "requests that are given up are a warning, over all jobs" line requests warn "of 18 requests 3 were lost, 2 of them for lack of room; 1 times or counts were impossible; 7 parts of requests were lost; 4 ids"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9}]}}' >"$T/node-answers.json"
 doctor --json
 is "requests without loss are fine" line requests ok "of 9 requests 0 were lost"

@@ -20,6 +20,7 @@
 enum { API = 1, ENGINE = 2, WORKER = 3 }; /* kinds of process, and slots here */
 #define DECODER 4			  /* slot of a second engine */
 enum { ADD = 1, PLAN, RESULT, DELIVER, FREE, WORK, RUN };
+static uint32_t mark_name = ADD; /* of spans about a request */
 
 struct seen {
 	struct request_violation v;
@@ -44,6 +45,7 @@ static int setup(void **state)
 	struct request_table *t;
 
 	seen_count = 0;
+	mark_name = ADD;
 	request_config_default(&c);
 	assert_int_equal(request_table_open(&t, &c, on_violation, NULL), 0);
 	assert_int_equal(request_table_begin(t, API, "serve@1"), 0);
@@ -71,7 +73,7 @@ static void about(struct request_table *t, uint32_t process, uint64_t id, uint64
 {
 	struct record r = {.kind = RECORD_SPAN,
 			   .flags = RECORD_FLAG_PYTHON,
-			   .name = ADD,
+			   .name = mark_name,
 			   .key = id,
 			   .thread = 1,
 			   .func = kind_of(process),
@@ -1016,11 +1018,160 @@ static void requests_of_two_nodes_with_the_same_id_are_not_one(void **state)
 	at(all, 30000);
 	assert_int_equal(find(all, 7)->state, REQUEST_ENDED);
 	assert_int_equal(stats(all).joined, 0);
-	assert_int_equal(stats(all).repeated, 1);
+	assert_int_equal(stats(all).shared, 1);
 	assert_int_equal(stats(all).judged[REQUEST_TPOT], 0);
 	assert_int_equal(seen_count, 0);
 	request_table_close(all);
 	request_table_close(t[1]);
+}
+
+static void released(struct request_table *t, uint32_t process, uint64_t id, uint64_t ms,
+		     uint32_t tokens)
+{
+	mark_name = FREE;
+	about(t, process, id, ms, ms + 1, tokens);
+	mark_name = ADD;
+}
+
+/* A request of a prompt and two more tokens in an engine, with a step every 20 ms. */
+static void whole(struct request_table *t, uint32_t engine, uint64_t id, uint64_t ms)
+{
+	about(t, engine, id, ms, ms + 1, 100);
+	for (uint64_t k = 0; k < 3; k++) {
+		HANDLES(t, engine, PLAN, ms + 10 + 20 * k, ms + 11 + 20 * k,
+			{id, k ? 1 : 100, false});
+		HANDLES(t, engine, RESULT, ms + 24 + 20 * k, ms + 25 + 20 * k,
+			{id, k ? 1 : 100, false});
+	}
+}
+
+static void two_engines_of_a_node_with_one_id_at_once_are_not_one_request(void **state)
+{
+	struct request_table *t = *state, *all = open_table(true);
+	struct request_piece p;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	whole(t, ENGINE, 5, 0);
+	released(t, ENGINE, 5, 100, 3);
+	whole(t, DECODER, 6, 0);
+	released(t, DECODER, 6, 100, 3);
+	/* read by turns, as the processes are */
+	whole(t, ENGINE, 7, 200);
+	whole(t, DECODER, 7, 205);
+	whole(t, ENGINE, 7, 300);
+	released(t, DECODER, 7, 20000, 3);
+	released(t, ENGINE, 7, 20000, 3);
+	at(t, 30000);
+	at(t, 40000);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
+	assert_true(request_table_collides(t, find(t, 7)));
+	assert_int_equal(stats(t).shared, 1);
+	assert_int_equal(stats(t).judged[REQUEST_TPOT], 2);
+	assert_int_equal(seen_count, 0);
+	/* nor is it, if others judge */
+	request_table_forward(t, ENGINE, UINT64_MAX);
+	whole(t, ENGINE, 8, 50000);
+	whole(t, DECODER, 8, 50005);
+	whole(t, ENGINE, 8, 50100);
+	released(t, ENGINE, 8, 60000, 3);
+	at(t, 60001);
+	at(t, 63000);
+	p = piece_of(t);
+	request_table_join(all, 0, NODE_A, true, &p);
+	assert_true(request_table_collides(all, find(all, 8)));
+	request_table_close(all);
+}
+
+/* The prefill instance's last step is read after the decode instance's first one, and may even end
+ * after that has begun. */
+static void steps_that_are_read_late_are_of_one_request(void **state)
+{
+	struct request_table *t = *state;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	about(t, ENGINE, 7, 0, 1, 200);
+	step(t, 7, 100, 10, 50);
+	about(t, DECODER, 7, 60, 61, 200);
+	HANDLES(t, DECODER, PLAN, 105, 106, {7, 1, false});
+	HANDLES(t, DECODER, RESULT, 119, 120, {7, 1, false});
+	step(t, 7, 100, 50, 107);
+	HANDLES(t, DECODER, PLAN, 120, 121, {7, 1, false});
+	HANDLES(t, DECODER, RESULT, 139, 140, {7, 1, false});
+	assert_false(request_table_collides(t, find(t, 7)));
+}
+
+static void a_request_that_is_seen_only_by_its_release_is_over(void **state)
+{
+	struct request_table *t = *state;
+	struct request_job b;
+
+	/* before the engine's spans are known */
+	released(t, ENGINE, 6, 0, 50);
+	assert_int_equal(find(t, 6)->state, REQUEST_WAITING);
+	about(t, ENGINE, 7, 10, 11, 100);
+	step(t, 7, 100, 20, 40);
+	step(t, 7, 1, 40, 60);
+	about(t, API, 9, 50, 51, 30);
+	released(t, ENGINE, 7, 60, 2);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDING);
+	assert_int_equal(find(t, 6)->state, REQUEST_ENDING);
+	released(t, ENGINE, 8, 70, 50);
+	assert_null(find(t, 8));
+	/* its engine's other spans were lost */
+	released(t, ENGINE, 9, 80, 50);
+	assert_int_equal(find(t, 9)->state, REQUEST_ENDING);
+	assert_int_equal(find(t, 9)->prompt_tokens, 30);
+	at(t, 4000);
+	assert_int_equal(stats(t).partial, 2);
+	assert_int_equal(stats(t).lost, 0);
+	assert_true(request_table_take(t, 0, T0, &b));
+	assert_int_equal(b.waiting + b.running, 0);
+	/* late, when the request is over */
+	at(t, 60000);
+	released(t, ENGINE, 7, 59000, 2);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDED);
+	assert_int_equal(stats(t).repeated, 0);
+}
+
+/* A request that the API process refuses, or divides into several. */
+static void a_request_that_is_not_handed_over_does_not_wait_for_an_engine(void **state)
+{
+	struct request_table *t = *state;
+	struct request_job b;
+
+	about(t, API, 7, 0, 1, 0);
+	about(t, API, 8, 100, 101, 0);
+	about(t, API, 8, 101, 102, 50);
+	assert_true(request_table_take(t, 0, T0 + 300 * MS, &b));
+	assert_int_equal(b.counts.arrived, 2);
+	assert_int_equal(b.waiting, 1);
+	assert_true(b.oldest_wait_ns == 200 * MS);
+	/* an abort of what is over, or was never seen */
+	HANDLES(t, API, DELIVER, 200, 201, {9, 0, false}, {10, 0, true});
+	assert_null(find(t, 9));
+	assert_null(find(t, 10));
+}
+
+/* It is read after the decode instance's first step. */
+static void a_release_in_the_engine_that_it_has_left_does_not_end_it(void **state)
+{
+	struct request_table *t = *state;
+
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	about(t, ENGINE, 6, 0, 1, 10);
+	step(t, 6, 10, 10, 20);
+	released(t, ENGINE, 6, 20, 1);
+	about(t, ENGINE, 7, 30, 31, 100);
+	step(t, 7, 100, 40, 60);
+	about(t, DECODER, 7, 70, 71, 100);
+	HANDLES(t, DECODER, PLAN, 80, 81, {7, 1, false});
+	HANDLES(t, DECODER, RESULT, 99, 100, {7, 1, false});
+	released(t, ENGINE, 7, 61, 1);
+	assert_int_equal(find(t, 7)->process, DECODER);
+	assert_int_equal(find(t, 7)->state, REQUEST_RUNNING);
+	released(t, DECODER, 7, 100, 2);
+	assert_int_equal(find(t, 7)->state, REQUEST_ENDING);
+	assert_int_equal(request_output_tokens(find(t, 7)), 2);
 }
 
 static void what_a_node_had_open_ends_when_it_starts_again(void **state)
@@ -1199,6 +1350,11 @@ int main(void)
 	    T(clocks_that_contradict_each_other_do_not_say_when_the_cache_was_moved),
 	    T(a_request_goes_on_while_a_node_says_so),
 	    T(requests_of_two_nodes_with_the_same_id_are_not_one),
+	    T(two_engines_of_a_node_with_one_id_at_once_are_not_one_request),
+	    T(steps_that_are_read_late_are_of_one_request),
+	    T(a_request_that_is_seen_only_by_its_release_is_over),
+	    T(a_release_in_the_engine_that_it_has_left_does_not_end_it),
+	    T(a_request_that_is_not_handed_over_does_not_wait_for_an_engine),
 	    T(what_a_node_had_open_ends_when_it_starts_again),
 	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),
 	    T(a_request_that_is_handed_on_stays_open),
