@@ -342,9 +342,9 @@ static void json_otlp(struct node *n, struct buf *b)
 
 	otlp_export_stats(n->otlp, &s);
 	json_text_append(b, "\"otlp\":{\"fault\":", s.fault);
-	buf_printf(b, ",\"sent\":%llu,\"failed\":%llu,\"dropped\":%llu},",
+	buf_printf(b, ",\"sent\":%llu,\"failed\":%llu,\"dropped\":%llu,\"rejected\":%llu},",
 		   (unsigned long long)s.sent, (unsigned long long)s.failed,
-		   (unsigned long long)s.dropped);
+		   (unsigned long long)s.dropped, (unsigned long long)s.rejected);
 }
 
 void status_json(struct node *n, const struct http_user *user, struct buf *b)

@@ -50,7 +50,7 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 	commit_stats(api->commit, &c);
 	otlp_export_stats(api->otlp, &o);
 	j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
-		      "s:{s:o, s:I, s:I, s:I}}",
+		      "s:{s:o, s:I, s:I, s:I, s:I}}",
 		      "version", SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs",
 		      (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "other_processes",
 		      (int)f.others_alive, "nodes", (int)f.nodes_alive, "windows",
@@ -59,7 +59,8 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 		      (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
 		      (json_int_t)c.quota_windows, "quota_incidents", (json_int_t)c.quota_incidents,
 		      "otlp", "fault", json_text(o.fault), "sent", (json_int_t)o.sent, "failed",
-		      (json_int_t)o.failed, "dropped", (json_int_t)o.dropped);
+		      (json_int_t)o.failed, "dropped", (json_int_t)o.dropped, "rejected",
+		      (json_int_t)o.rejected);
 	json_object_set_new(j, "all_jobs", json_boolean(api->user->all));
 	if (api->user->all) {
 		json_object_set_new(j, "largest_job", json_text(c.largest_job));

@@ -146,6 +146,9 @@ int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes
 {
 	long status = http_post_ask(h, p, body, bytes, NULL, why, why_bytes);
 
+	/* an answer that is longer than its room was an answer */
+	if (!status && p->answer && p->answer->failed)
+		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
 	if (status >= 200 && status < 300)
 		return 0;
 	if (status)

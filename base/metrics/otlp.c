@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/metrics/otlp.pb-c.h"
+#include "base/text/text.h"
 #include "base/text/utf8.h"
 #include "base/version.h"
 
@@ -262,6 +263,22 @@ int otlp_begin(struct otlp **out, const struct otlp_resource *r, uint64_t now_un
 struct metrics *otlp_metrics(struct otlp *o)
 {
 	return &o->metrics;
+}
+
+uint64_t otlp_rejected(const void *answer, size_t bytes, char *why, size_t why_bytes)
+{
+	Otlp__ExportMetricsServiceResponse *r =
+	    otlp__export_metrics_service_response__unpack(NULL, bytes, answer);
+	const Otlp__ExportMetricsPartialSuccess *partial = r ? r->partial_success : NULL;
+	int64_t rejected = partial ? partial->rejected_data_points : 0;
+
+	text_copy(why, why_bytes, partial ? partial->error_message : "");
+	for (char *at = why; *at; at++) /* for a log and terminals */
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	if (r)
+		otlp__export_metrics_service_response__free_unpacked(r, NULL);
+	return rejected > 0 ? (uint64_t)rejected : 0;
 }
 
 int otlp_end(struct otlp *o)

@@ -28,5 +28,8 @@ struct otlp;
 int otlp_begin(struct otlp **out, const struct otlp_resource *r, uint64_t now_unix_ns, otlp_fn fn,
 	       void *arg);
 struct metrics *otlp_metrics(struct otlp *o);
+/* How many data points of a request the receiver rejects, as its answer says, and why it does ("": it
+ * does not say). 0 also for what is no such answer: receivers answer with many things. */
+uint64_t otlp_rejected(const void *answer, size_t bytes, char *why, size_t why_bytes);
 /* Hands out the last request, and frees o. 0; -ENOMEM, -EMSGSIZE: some data points were left out. */
 int otlp_end(struct otlp *o);

@@ -20,6 +20,7 @@
 /* Metrics of about 20,000 ranks. More are dropped. */
 #define WAITING	     64u
 #define DEFAULT_PATH "/v1/metrics"
+#define ANSWER_BYTES 65536u
 
 struct otlp_export {
 	char url[OTLP_URL_BYTES + sizeof(DEFAULT_PATH)], service[64], host[256];
@@ -54,23 +55,38 @@ static bool is_overdue(void *arg)
 	return close_ns && clock_monotonic_ns() >= close_ns;
 }
 
-static int post(struct otlp_export *e, const struct buf *b, char *why, size_t why_bytes)
+/* *rejected: data points that the receiver did not take of a request that it took. */
+static int post(struct otlp_export *e, const struct buf *b, uint64_t *rejected, char *why,
+		size_t why_bytes)
 {
+	char reason[128];
+	struct buf answer;
 	struct http_post p = {.url = e->url,
 			      .type = "application/x-protobuf",
 			      .agent = e->service,
 			      .ca = e->settings.ca,
 			      .token_file = e->settings.token,
 			      .timeout_s = TIMEOUT_S,
+			      .answer = &answer,
 			      .give_up = is_overdue,
 			      .arg = e};
-	int err = http_post(e->curl, &p, b->data, b->bytes, why, why_bytes);
+	int err;
 
-	if (err && !e->logged)
+	*why = '\0';
+	buf_init(&answer, ANSWER_BYTES);
+	err = http_post(e->curl, &p, b->data, b->bytes, why, why_bytes);
+	*rejected = err ? 0 : otlp_rejected(answer.data, answer.bytes, reason, sizeof(reason));
+	buf_fini(&answer);
+	if (*rejected)
+		snprintf(why, why_bytes, "the receiver rejects %llu data points%s%s",
+			 (unsigned long long)*rejected, *reason ? ": " : "", reason);
+	else if (!err)
+		*why = '\0';
+	if (*why && !e->logged)
 		log_warn("otlp", "url=%s why=\"%s\"", e->url, why);
-	if (!err && e->logged)
+	if (!*why && e->logged)
 		log_info("otlp", "url=%s works again", e->url);
-	e->logged = err != 0;
+	e->logged = *why;
 	return err;
 }
 
@@ -91,14 +107,15 @@ static bool wait_for_work(struct otlp_export *e, uint64_t until_ns)
 /* Sends one request; its place in the queue is kept if it must be sent again. */
 static int send_one(struct otlp_export *e, struct buf *b)
 {
-	uint64_t round = e->round;
+	uint64_t round = e->round, rejected;
 	char why[sizeof(e->stats.fault)];
 	int err;
 
 	pthread_mutex_unlock(&e->lock);
-	err = post(e, b, why, sizeof(why));
+	err = post(e, b, &rejected, why, sizeof(why));
 	pthread_mutex_lock(&e->lock);
-	text_copy(e->stats.fault, sizeof(e->stats.fault), err ? why : "");
+	text_copy(e->stats.fault, sizeof(e->stats.fault), why);
+	e->stats.rejected += rejected;
 	e->stats.sent += !err;
 	e->stats.failed += err != 0;
 	if (err == -EAGAIN && round == e->round) {
@@ -211,6 +228,8 @@ void otlp_export_metrics(struct otlp_export *e, struct metrics *m)
 	otlp_export_stats(e, &s);
 	METRICS_BY(m, "sysom_otlp_requests_total", "Requests with metrics to otlp.url, by result.",
 		   "result", {"sent", s.sent}, {"failed", s.failed}, {"dropped", s.dropped});
+	METRICS(m, {"sysom_otlp_rejected_points_total",
+		    "Data points that the receiver of otlp.url rejected.", s.rejected});
 }
 
 /* ---- open and close ---- */

@@ -41,6 +41,7 @@ struct otlp_export;
 
 struct otlp_export_stats {
 	uint64_t sent, failed, dropped; /* requests */
+	uint64_t rejected;		/* data points of those that were sent */
 	char fault[256];		/* why the latest one failed; "": it did not */
 };
 
