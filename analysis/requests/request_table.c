@@ -521,21 +521,25 @@ int request_table_begin(struct request_table *t, uint32_t process, const char *j
 	t->job[at].salt = keyed_text(keyed_process(), job);
 	t->job[at].processes++;
 	t->job_of[process] = at + 1;
+	t->ended_process[process] = false;
 	return 0;
 }
 
 void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns)
 {
+	struct request_job_state *j = t->job_of[process] ? &t->job[t->job_of[process] - 1] : NULL;
 	uint32_t next;
 
-	if (!t->job_of[process])
+	if (!j || t->ended_process[process])
 		return;
+	t->ended_process[process] = true;
+	j->ended_processes++;
 	t->now_ns = now_ns > t->now_ns ? now_ns : t->now_ns;
-	for (uint32_t at = t->job[t->job_of[process] - 1].open.first; at; at = next) {
+	for (uint32_t at = j->open.first; at; at = next) {
 		struct request *r = at_of(t, at);
 
 		next = r->next;
-		if (r->process == process)
+		if (r->process == process || j->ended_processes == j->processes)
 			close_request(t, r, true);
 	}
 }
@@ -573,6 +577,7 @@ void request_table_drop(struct request_table *t, uint32_t process)
 		return;
 	j = &t->job[t->job_of[process] - 1];
 	t->job_of[process] = 0;
+	j->ended_processes -= t->ended_process[process];
 	if (--j->processes)
 		return;
 	forget_list(t, &j->open);

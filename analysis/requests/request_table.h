@@ -124,7 +124,8 @@ int request_table_open(struct request_table **out, const struct request_config *
 void request_table_close(struct request_table *t);	    /* NULL is a no-op */
 /* A process of a job begins in a free slot (below LIMIT_NODE_PROCESSES). 0, -ENOMEM. */
 int request_table_begin(struct request_table *t, uint32_t process, const char *job);
-/* It has ended: what its engine was working on is lost. */
+/* It has ended: what its engine was working on is lost, and with the last process of a job all that is
+ * open. */
 void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns);
 /* The slot is free. With the last process of a job, its requests are dropped, too. */
 void request_table_drop(struct request_table *t, uint32_t process);

@@ -48,7 +48,7 @@ struct request_usual {
 struct request_job_state {
 	char name[WIRE_TEXT_BYTES]; /* "": free */
 	uint64_t salt;
-	uint32_t processes;
+	uint32_t processes, ended_processes;
 	struct request_list open, ending, ended;
 	struct request_stats stats;
 	struct request_usual usual;
@@ -89,7 +89,8 @@ struct request_table {
 	uint64_t now_ns;      /* of the latest tend */
 	struct idmap by_id;
 	struct request_job_state job[LIMIT_NODE_PROCESSES];
-	uint32_t job_of[LIMIT_NODE_PROCESSES];		     /* 1 + index; 0: no such process */
+	uint32_t job_of[LIMIT_NODE_PROCESSES];	  /* 1 + index; 0: no such process */
+	bool ended_process[LIMIT_NODE_PROCESSES]; /* it has ended, and is in its job still */
 	struct request_engine *engine[LIMIT_NODE_PROCESSES]; /* NULL until it names a request */
 	struct part own[PARTS_MAX];			     /* scratch: those of one span */
 };

@@ -577,6 +577,7 @@ static void what_ran_before_it_was_seen_is_not_judged(void **state)
 static void an_engine_that_ends_loses_its_requests(void **state)
 {
 	struct request_table *t = *state;
+	struct request_job b;
 
 	about(t, API, 7, 0, 1, 10);
 	about(t, ENGINE, 7, 1, 2, 10);
@@ -588,7 +589,20 @@ static void an_engine_that_ends_loses_its_requests(void **state)
 	assert_int_equal(stats(t).lost, 1);
 	assert_int_equal(stats(t).judged[REQUEST_TTFT], 1);
 	assert_int_equal(stats(t).judged[REQUEST_TPOT], 0);
-	for (uint32_t i = 1; i <= 3; i++)
+	request_table_end(t, WORKER, T0 + 30 * MS);
+	request_table_end(t, WORKER, T0 + 30 * MS);
+	/* another engine takes the place of the one that ended */
+	assert_int_equal(request_table_begin(t, DECODER, "serve@1"), 0);
+	request_table_end(t, API, T0 + 40 * MS);
+	assert_int_equal(find(t, 8)->state, REQUEST_WAITING);
+	request_table_drop(t, ENGINE);
+	assert_int_equal(find(t, 8)->state, REQUEST_WAITING);
+	/* nobody is left that could end it */
+	request_table_end(t, DECODER, T0 + 50 * MS);
+	assert_true(find(t, 8)->lost);
+	assert_true(request_table_take(t, 0, T0, &b));
+	assert_int_equal(b.waiting, 0);
+	for (uint32_t i = 1; i <= 4; i++)
 		request_table_drop(t, i);
 	assert_null(find(t, 8));
 }
