@@ -118,6 +118,10 @@ static void print_slow_step(const json_t *v)
 
 	if (!json_is_object(s))
 		return;
+	if (jsonget_number(s, "batch") == 0) {
+		printf("   no step ended in %s\n", term_ms(jsonget_number(s, "ms")));
+		return;
+	}
 	printf("   longest step %s", term_ms(jsonget_number(s, "ms")));
 	printf(", %s of", term_counted(jsonget_number(s, "step_tokens"), "token", "tokens"));
 	printf(" %s%s%s\n", term_counted(jsonget_number(s, "batch"), "request", "requests"),

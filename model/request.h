@@ -51,8 +51,9 @@ struct request_violation {
 	uint32_t phase;	    /* enum request_phase that took most of the time */
 	uint32_t prompt_tokens, output_tokens;
 	uint64_t arrival_ns, scheduled_ns, first_ns, last_ns;
-	uint64_t value_ns, phase_ns;   /* TTFT, or per token; part of it in that phase */
-	struct request_step slow;      /* the longest step of that phase; begin_ns 0: none */
+	uint64_t value_ns, phase_ns; /* TTFT, or per token; part of it in that phase */
+	struct request_step slow; /* the longest of that phase; begin_ns 0: none; batch 0: one that
+				   * has not ended */
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
 };
 

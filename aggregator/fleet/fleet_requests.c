@@ -254,20 +254,20 @@ static double period_of(const struct group *g)
 
 static void say_count(struct finding *f, const struct group *g)
 {
+	char mean[TEXT_DURATION_BYTES], most[TEXT_DURATION_BYTES];
 	bool ttft = g->objective == REQUEST_TTFT;
 
+	text_duration(g->sum_ns / (double)g->count, mean);
+	text_duration((double)g->worst.v.value_ns, most);
 	if (g->count == 1)
-		finding_say(f, LAYER_SOFTWARE, 0,
-			    "a request took %.4g ms %s: longer than requests.%s", g->sum_ns * 1e-6,
-			    ttft ? "to its first token" : "per token",
+		finding_say(f, LAYER_SOFTWARE, 0, "a request took %s %s: longer than requests.%s",
+			    mean, ttft ? "to its first token" : "per token",
 			    request_objective_name(g->objective));
 	else
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "%" PRIu64 " requests took %.4g ms %s on average, at most %.4g: longer "
+			    "%" PRIu64 " requests took %s %s on average, at most %s: longer "
 			    "than requests.%s",
-			    g->count, g->sum_ns / (double)g->count * 1e-6,
-			    ttft ? "to their first token" : "per token",
-			    (double)g->worst.v.value_ns * 1e-6,
+			    g->count, mean, ttft ? "to their first token" : "per token", most,
 			    request_objective_name(g->objective));
 	if (period_of(g) > 0)
 		finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu64 " times, every %.4g s", g->occurrences,
@@ -289,15 +289,19 @@ static void say_step(struct finding *f, const struct group *g)
 	    "key-value cache"};
 	const struct request_violation *v = &g->worst.v;
 	const struct request_step *s = &v->slow;
+	char time[TEXT_DURATION_BYTES];
 
-	finding_say(f, LAYER_SOFTWARE, 0, "of the worst one, %016" PRIx64 " on %.60s, %.4g ms %s",
-		    v->id, g->worst.node, (double)v->phase_ns * 1e-6, where[v->phase]);
+	finding_say(f, LAYER_SOFTWARE, 0, "of the worst one, %016" PRIx64 " on %.60s, %s %s", v->id,
+		    g->worst.node, text_duration((double)v->phase_ns, time), where[v->phase]);
 	if (!s->begin_ns)
 		return;
-	finding_say(f, LAYER_SOFTWARE, 0,
-		    "the longest step then: %.4g ms, %u tokens of %u requests%s%s",
-		    (double)(s->end_ns - s->begin_ns) * 1e-6, s->step_tokens, s->batch,
-		    *v->span ? ", most of it in " : "", v->span);
+	text_duration((double)(s->end_ns - s->begin_ns), time);
+	if (!s->batch)
+		finding_say(f, LAYER_SOFTWARE, 0, "no step of its engines ended in %s", time);
+	else
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "the longest step then: %s, %u tokens of %u requests%s%s", time,
+			    s->step_tokens, s->batch, *v->span ? ", most of it in " : "", v->span);
 }
 
 static void report(struct fleet *f, const struct fleet_job *job, struct group *g, bool ended)

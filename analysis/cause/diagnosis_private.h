@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/cause/diagnosis.h"
+#include "base/text/text.h"
 #include "model/rank_name.h"
 
 enum diagnosis_figure {
@@ -119,7 +120,7 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 
 /* diagnosis_text.c */
 struct diagnosis_number {
-	char text[32];
+	char text[TEXT_DURATION_BYTES];
 };
 /* "3.2 ms"; the text is stored in *t. */
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);

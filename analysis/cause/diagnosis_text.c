@@ -11,19 +11,7 @@
 
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t)
 {
-	double ms = ns * 1e-6;
-
-	if (!isfinite(ms))
-		snprintf(t->text, sizeof(t->text), "? ms");
-	else if (fabs(ms) >= 10000)
-		snprintf(t->text, sizeof(t->text), "%.1f s", ms * 1e-3);
-	else
-		snprintf(t->text, sizeof(t->text),
-			 fabs(ms) >= 100 ? "%.0f ms"
-			 : fabs(ms) >= 1 ? "%.1f ms"
-					 : "%.2f ms",
-			 ms);
-	return t->text;
+	return text_duration(ns, t->text);
 }
 
 const char *diagnosis_text_cpu(const char *subject, uint32_t cpu)

@@ -22,6 +22,7 @@ void request_config_default(struct request_config *c)
 				     .tpot_ns = 100000000ull,
 				     .settle_ns = 2000000000ull,
 				     .silent_ns = 600000000000ull,
+				     .stall_ns = 30000000000ull,
 				     .open_max = LIMIT_NODE_REQUESTS};
 }
 
@@ -301,6 +302,8 @@ static void report(struct request_table *t, const struct request *r,
 		explain_ttft(t, r, &v);
 	else
 		explain_tpot(t, r, &v);
+	if (t->still.begin_ns)
+		v.slow = t->still;
 	t->fn(t->arg, t->job[r->job].name, r->process, &v);
 	if (b->violation_count < REQUEST_VIOLATIONS_MAX)
 		b->violation[b->violation_count++] = v;
@@ -349,6 +352,39 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 		report(t, r, objective, value_ns);
 	else if (objective == REQUEST_TPOT)
 		learn_usual(&j->usual, r);
+}
+
+/* An engine has it, or (unless its engine may be on another node) a client has handed it over: not one
+ * that a client refuses, or divides into several. */
+static bool waits(const struct request *r, bool here)
+{
+	return r->state == REQUEST_WAITING && (r->queued_ns || (!here && r->handed_last_ns));
+}
+
+/* Its engine does nothing: it has missed the objective, whenever its first token comes. */
+static void judge_overdue(struct request_table *t, const struct request_job_state *j)
+{
+	uint64_t late_ns = t->config.ttft_ns + t->config.settle_ns;
+	uint64_t still_ns = t->config.stall_ns > late_ns ? t->config.stall_ns : late_ns;
+	uint32_t next;
+
+	if (t->config.joins || !j->moved_ns || t->now_ns < j->moved_ns + still_ns)
+		return;
+	t->still = (struct request_step){.begin_ns = j->moved_ns, .end_ns = t->now_ns};
+	for (uint32_t at = j->open.first; at; at = next) {
+		struct request *r = at_of(t, at), until_now = *r;
+
+		next = r->next;
+		if (!r->arrival_ns || request_first_ns(r) || t->now_ns < r->arrival_ns + late_ns ||
+		    !(waits(r, false) || r->state == REQUEST_RUNNING))
+			continue;
+		until_now.scheduled_ns = r->scheduled_ns ? r->scheduled_ns : t->now_ns;
+		until_now.first_ns = t->now_ns;
+		judge(t, &until_now, REQUEST_TTFT, request_ttft_ns(&until_now));
+		r->judged[REQUEST_TTFT] = until_now.judged[REQUEST_TTFT];
+		r->violated[REQUEST_TTFT] = until_now.violated[REQUEST_TTFT];
+	}
+	t->still = (struct request_step){0};
 }
 
 /* No update comes any more, or it is too late. */
@@ -600,6 +636,7 @@ void request_table_tend(struct request_table *t, uint64_t now_ns)
 		while ((r = at_of(t, j->open.first)) &&
 		       t->now_ns > r->updated_ns + t->config.silent_ns)
 			close_request(t, r, true);
+		judge_overdue(t, j);
 	}
 }
 
@@ -806,13 +843,6 @@ const struct request *request_table_next(const struct request_table *t, uint32_t
 const char *request_table_job(const struct request_table *t, const struct request *r)
 {
 	return t->job[r->job].name;
-}
-
-/* An engine has it, or (unless its engine may be on another node) a client has handed it over: not one
- * that a client refuses, or divides into several. */
-static bool waits(const struct request *r, bool here)
-{
-	return r->state == REQUEST_WAITING && (r->queued_ns || (!here && r->handed_last_ns));
 }
 
 /* here: those that an engine of this node has, of a job whose engines are on several. Requests arrive in

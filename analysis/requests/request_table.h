@@ -43,8 +43,11 @@ struct request_config {
 	/* time until the records of other processes have arrived, before a request is judged */
 	uint64_t settle_ns;
 	uint64_t silent_ns; /* an open request without an update for this long is lost */
-	uint32_t open_max;  /* open requests: LIMIT_NODE_REQUESTS, or less */
-	bool joins;	    /* gets pieces of requests instead of spans */
+	/* Engines without a step for this long (and for the objective) do nothing: requests without a
+	 * token are judged. Too short: during a long step, before it can be named. */
+	uint64_t stall_ns;
+	uint32_t open_max; /* open requests: LIMIT_NODE_REQUESTS, or less */
+	bool joins;	   /* gets pieces of requests instead of spans */
 };
 void request_config_default(struct request_config *c);
 

@@ -54,6 +54,7 @@ struct request_job_state {
 	struct request_usual usual;
 	struct request_job beat; /* what the next beat reports */
 	bool used;		 /* it had a request */
+	uint64_t moved_ns;	 /* of its latest step or delivery, by now_ns; 0: none yet */
 	bool has_client;	 /* pieces of an API process came */
 	uint64_t pieces_until_ns;
 	struct request_piece *piece;  /* REQUEST_PIECES_MAX that wait for a beat, or NULL */
@@ -87,6 +88,8 @@ struct request_table {
 	uint32_t count, free; /* free: 1 + index of the first free place, linked by next */
 	uint32_t open, ended; /* of all jobs */
 	uint64_t now_ns;      /* of the latest tend */
+	struct request_step
+	    still; /* in judge_overdue: since the last step; begin_ns 0: elsewhere */
 	struct idmap by_id;
 	struct request_job_state job[LIMIT_NODE_PROCESSES];
 	uint32_t job_of[LIMIT_NODE_PROCESSES];	  /* 1 + index; 0: no such process */

@@ -92,6 +92,7 @@ static void on_step(struct request_table *t, struct request *r, uint32_t process
 	bool moved = r->stepped != process && r->stepped != REQUEST_NO_PROCESS;
 	struct request_step own = after(s, r->last_ns);
 
+	t->job[r->job].moved_ns = t->now_ns;
 	/* A step of the engine that it had left for another one; one that was only read late had begun
 	 * before that. */
 	r->shared |= moved && r->left == process && s->begin_ns > r->moved_ns;
@@ -243,10 +244,12 @@ static void on_part(struct request_table *t, struct request_engine *e, const str
 
 	if (!r)
 		return;
-	if (s->client)
+	if (s->client) {
+		t->job[r->job].moved_ns = t->now_ns;
 		delivered(r, s, p);
-	else if (p->tokens || !p->done)
+	} else if (p->tokens || !p->done) {
 		engine_part(t, e, r, s, p, whole);
+	}
 	if (p->done)
 		request_table_finish(t, r, s->end_ns);
 	request_table_touch(t, r);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 void text_copy(char *to, size_t room, const char *from)
@@ -21,6 +22,23 @@ double text_finite(double v)
 double text_ms(double ns)
 {
 	return text_finite(ns) / 1e6;
+}
+
+const char *text_duration(double ns, char out[TEXT_DURATION_BYTES])
+{
+	double ms = ns * 1e-6;
+
+	if (!isfinite(ms))
+		snprintf(out, TEXT_DURATION_BYTES, "? ms");
+	else if (fabs(ms) >= 10000)
+		snprintf(out, TEXT_DURATION_BYTES, "%.1f s", ms * 1e-3);
+	else
+		snprintf(out, TEXT_DURATION_BYTES,
+			 fabs(ms) >= 100 ? "%.0f ms"
+			 : fabs(ms) >= 1 ? "%.1f ms"
+					 : "%.2f ms",
+			 ms);
+	return out;
 }
 
 bool text_number(const char *text, uint64_t max, uint64_t *out)

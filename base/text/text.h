@@ -13,6 +13,9 @@ void text_copy(char *to, size_t room, const char *from);
  * them. */
 double text_ms(double ns);
 double text_finite(double v);
+#define TEXT_DURATION_BYTES 32
+/* "3.21 ms", "12.3 s", for people; returns out. */
+const char *text_duration(double ns, char out[TEXT_DURATION_BYTES]);
 void text_hex(const uint8_t *data, size_t bytes, char *out /* 2 * bytes + 1 */);
 /* Reads a text of decimal digits only. False: another text, or more than max; *out is unchanged. */
 bool text_number(const char *text, uint64_t max, uint64_t *out);

@@ -1147,6 +1147,54 @@ static void a_request_that_is_seen_only_by_its_release_is_over(void **state)
 	assert_int_equal(stats(t).repeated, 0);
 }
 
+/* The engine hangs. */
+static void requests_that_wait_while_nothing_moves_have_missed_their_objective(void **state)
+{
+	struct request_table *t = *state;
+	uint64_t ms = 0;
+
+	about(t, API, 1, 0, 1, 10);
+	about(t, ENGINE, 1, 2, 3, 10);
+	step(t, 1, 10, 10, 20);
+	about(t, API, 7, 30, 31, 100); /* the engine never takes it */
+	about(t, API, 8, 30, 31, 0);   /* nor does the API process give it this one */
+	about(t, ENGINE, 9, 30, 31, 100);
+	HANDLES(t, ENGINE, PLAN, 40, 41, {9, 50, false});
+	/* while others have steps, it is the first token that says how late it was */
+	for (; ms < 15000; ms += 1000) {
+		step(t, 1, 1, ms + 500, ms + 510);
+		at(t, ms + 600);
+	}
+	assert_int_equal(seen_count, 0);
+	at(t, 43000);
+	assert_int_equal(seen_count, 0);
+	at(t, 45000);
+	assert_int_equal(seen_count, 2);
+	for (int i = 0; i < 2; i++) {
+		bool queued = seen[i].v.id == 7;
+
+		assert_true(queued || seen[i].v.id == 9);
+		assert_int_equal(seen[i].v.objective, REQUEST_TTFT);
+		assert_int_equal(seen[i].v.phase, queued ? REQUEST_QUEUE : REQUEST_PREFILL);
+		assert_true(seen[i].v.value_ns == (45000 - 30) * MS);
+		assert_ms(seen[i].v.slow.begin_ns, 13600);
+		assert_ms(seen[i].v.slow.end_ns, 45000);
+		assert_int_equal(seen[i].v.slow.batch, 0);
+	}
+	/* once */
+	HANDLES(t, ENGINE, RESULT, 49000, 49001, {9, 50, false});
+	step(t, 9, 50, 49100, 49200);
+	step(t, 9, 1, 49200, 49300);
+	at(t, 49300);
+	about(t, ENGINE, 9, 49300, 49301, 2);
+	at(t, 60000);
+	at(t, 62000);
+	assert_int_equal(find(t, 9)->state, REQUEST_ENDED);
+	assert_true(request_ttft_ns(find(t, 9)) == (49200 - 30) * MS);
+	assert_int_equal(seen_count, 2);
+	assert_int_equal(stats(t).violated[REQUEST_TTFT], 2);
+}
+
 /* A request that the API process refuses, or divides into several. */
 static void a_request_that_is_not_handed_over_does_not_wait_for_an_engine(void **state)
 {
@@ -1368,6 +1416,7 @@ int main(void)
 	    T(steps_that_are_read_late_are_of_one_request),
 	    T(a_request_that_is_seen_only_by_its_release_is_over),
 	    T(a_release_in_the_engine_that_it_has_left_does_not_end_it),
+	    T(requests_that_wait_while_nothing_moves_have_missed_their_objective),
 	    T(a_request_that_is_not_handed_over_does_not_wait_for_an_engine),
 	    T(what_a_node_had_open_ends_when_it_starts_again),
 	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),

@@ -56,6 +56,18 @@ static void other_hex_is_refused(void **state)
 		assert_int_equal(text_unhex(bad[i], back, 3), -EINVAL);
 }
 
+static void a_duration_has_no_exponent(void **state)
+{
+	char out[TEXT_DURATION_BYTES];
+
+	assert_string_equal(text_duration(120000, out), "0.12 ms");
+	assert_string_equal(text_duration(27.46e6, out), "27.5 ms");
+	assert_string_equal(text_duration(9999e6, out), "9999 ms");
+	assert_string_equal(text_duration(29764e6, out), "29.8 s");
+	assert_string_equal(text_duration(-12e9, out), "-12.0 s");
+	assert_string_equal(text_duration(1.0 / 0.0, out), "? ms");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -63,6 +75,7 @@ int main(void)
 	    cmocka_unit_test(a_number_may_fill_its_bound),
 	    cmocka_unit_test(hex_goes_there_and_back),
 	    cmocka_unit_test(other_hex_is_refused),
+	    cmocka_unit_test(a_duration_has_no_exponent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
