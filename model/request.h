@@ -6,7 +6,7 @@
  *                                                                          \--output--> delivered
  *
  * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: made
- * from what the job's processes say; the node bounds it. */
+ * from what the job's processes report; the node bounds it. */
 #pragma once
 
 #include "model/durations.h"
@@ -43,7 +43,7 @@ struct request_step {
 };
 
 #define REQUEST_SPAN_BYTES 64
-/* Around the slow step of a request, in the windows of its time. */
+/* A window about a request covers its slow step and this margin on each side. */
 #define REQUEST_MARGIN_NS 50000000ull
 struct request_violation {
 	uint64_t id;
@@ -51,9 +51,9 @@ struct request_violation {
 	uint32_t phase;	    /* enum request_phase that took most of the time */
 	uint32_t prompt_tokens, output_tokens;
 	uint64_t arrival_ns, scheduled_ns, first_ns, last_ns;
-	uint64_t value_ns, phase_ns; /* TTFT, or per token; part of it in that phase */
-	struct request_step slow; /* the longest of that phase; begin_ns 0: none; batch 0: one that
-				   * has not ended */
+	uint64_t value_ns, phase_ns; /* TTFT or TPOT; the part of it in that phase */
+	/* the longest step of that phase; begin_ns 0: none; batch 0: it has not ended */
+	struct request_step slow;
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
 };
 
@@ -108,7 +108,7 @@ struct request_counts {
 };
 void request_counts_add(struct request_counts *to, const struct request_counts *from);
 
-/* What one node says of one job's requests in a beat: counts since the beat before. */
+/* What one node reports about one job's requests in a beat: counts since the beat before. */
 #define REQUEST_VIOLATIONS_MAX 8u
 struct request_job {
 	char job[WIRE_TEXT_BYTES];

@@ -4,10 +4,10 @@
  * some healthy steps, or at its length limit; then the next window continues the same anomaly.
  * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it.
  * Token buckets bound a storm: one for full windows, one for full windows with a spike, and one for
- * summaries. The fewer full windows are left, the more must a window have lost to be one. So many small
- * anomalies do not use up the evidence of a large one. A window with a spike takes from the bucket of
- * spikes first; one that lost more than each full window of the storm takes from it last. When all
- * buckets are empty, windows are only counted.
+ * summaries. The fewer tokens the first one has, the more time a window must have lost to be full. So
+ * many small anomalies do not use up the evidence of a large one. A window with a spike takes a token
+ * of the spikes' bucket first. A window that lost more than all full windows of the storm may take
+ * one there if it gets none elsewhere. When all buckets are empty, windows are only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #pragma once
 
@@ -26,7 +26,7 @@ struct anomaly_config {
 	uint64_t length_max_ns; /* from the first flagged step on */
 	/* a window that opens within this time after the last one continues it */
 	uint64_t continue_ns;
-	/* spike_burst: of full windows, too */
+	/* spike_burst: full windows with a spike */
 	double full_burst, full_per_s, spike_burst, summary_burst, summary_per_s;
 };
 void anomaly_config_default(struct anomaly_config *c);
@@ -56,7 +56,7 @@ struct anomaly {
 	uint32_t flagged_count, self_count;
 	uint32_t spike_count, spike_self_count; /* of these, with WINDOW_STEP_SPIKE */
 	double lost_ns;				/* in the window's flagged steps */
-	double most_ns;	 /* the most that a full window lost since the bucket was full */
+	double most_ns;	 /* the largest loss of a full window since the bucket was last full */
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;

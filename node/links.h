@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * links.h - the transfers of one rank's process: how fast each link is, against its own past, and
  * what each collective sent.
- * An input is all that one channel sent to one peer for one collective. It counts in the period in
- * which it ended, as a whole. A collective is the inputs with its communicator, function and
- * sequence; it is complete when no input has come for a second. So nothing is divided between two
- * periods, and a collective that sends nothing between nodes leaves nothing open.
+ * An input is all that one channel sent to one peer for one collective. It counts as a whole in the
+ * period in which it ended. The inputs with the same communicator, function and sequence are one
+ * collective, which is complete when no input has come for a second. So nothing is divided between
+ * two periods, and a collective that sends nothing between nodes leaves nothing open.
  * The ranks of a job on this node share the times of their collectives: those of one communicator
  * and function are one sample, whichever rank saw them.
  * Owns: its tables, allocated at the first transfer: 1.4 MB; with its siblings, 18 KB for each
@@ -35,15 +35,15 @@ struct links_key {
 struct links_sums {
 	uint64_t transfers, bytes;
 	uint64_t collectives; /* of a link: 0 */
-	/* from first to last transfer: of collectives; of a link's inputs, which overlap if there are
-	 * several channels */
+	/* from first to last transfer, summed over collectives, or over a link's inputs (which overlap
+	 * if there are several channels) */
 	uint64_t time_ns;
 };
 struct links_usual {
 	struct link_samples samples;
-	uint64_t count, fitted_count; /* in samples; when it was fitted */
-	/* Of a link one line, of a collective one for each regime of sizes. LINK_MEDIAN is what periods
-	 * are compared with; LINK_MIN shows the link without congestion. */
+	uint64_t count, fitted_count; /* of samples: now; when they were fitted */
+	/* A link has one line, a collective has one for each regime of sizes. Periods are compared with
+	 * LINK_MEDIAN; LINK_MIN shows the link without congestion. */
 	struct link_fit fit[LINK_CENTRES];
 };
 struct links_link {
@@ -71,13 +71,14 @@ struct links_coll {
 /* What one channel of a link has sent since the start. */
 struct links_channel {
 	uint64_t inputs, transfers, bytes;
-	uint64_t time_ns, wait_ns; /* from first to last transfer of an input; of the transfers */
+	uint64_t time_ns; /* from the first to the last transfer of each input */
+	uint64_t wait_ns; /* of each transfer with the network; transfers overlap */
 };
 /* A link in one period. */
 struct links_verdict {
 	const struct links_link *link; /* valid until the next call */
 	struct link_change change;
-	double lost_ns; /* of the period: what the transfers took longer than usual; at least 0 */
+	double lost_ns; /* how much longer than usual the period's transfers took; at least 0 */
 };
 struct links_stats {
 	uint64_t inputs, bad, no_room; /* bad: impossible figures */

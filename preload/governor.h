@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * governor.h - limits the device records to what their cost allows. It watches our own thread's
  * share of a core, window by window. Pure: time and CPU time are arguments.
- * Levels: everything; then records of kernels inside graphs only part of the time, and one record
- * per graph launch otherwise; then nothing for a while, which doubles each time this recurs soon
- * after. After a quiet period the governor goes up one level. docs/decisions/0006-graph-records.md
- * gives the reasons. */
+ * There are three levels:
+ * - all: everything is recorded;
+ * - coarse: each kernel inside a graph has a record only part of the time; otherwise each launch of
+ *   a graph has one;
+ * - none: nothing is recorded for a while. If this recurs soon, the while doubles.
+ * After a quiet period the governor goes up one level. docs/decisions/0006-graph-records.md gives
+ * the reasons. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,16 +22,14 @@
 #define GOVERNOR_OFF_MIN 6
 #define GOVERNOR_OFF_MAX 96
 #define GOVERNOR_QUIET	 60
-#define GOVERNOR_CALM                                                                              \
-	6 /* consecutive bursts within the budget before everything is recorded
-			    * again */
+/* consecutive bursts within the budget before everything is recorded again */
+#define GOVERNOR_CALM 6
 /* The part of a window with one record per node, and the part of the budget that it may use. */
 #define GOVERNOR_DUTY_MIN   0.05
 #define GOVERNOR_DUTY_MAX   0.5
 #define GOVERNOR_DUTY_SHARE 0.5
-#define GOVERNOR_NODES_MOST                                                                        \
-	0.5 /* below this share of the records, leaving node records out does
-				 * not help */
+/* below this share of the records, leaving node records out does not help */
+#define GOVERNOR_NODES_MOST 0.5
 
 enum governor_records { GOVERNOR_ALL, GOVERNOR_COARSE, GOVERNOR_NONE };
 

@@ -24,8 +24,8 @@ struct tracer_thread;
 void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_mark *m);
 uint32_t span_intern(const char *text);
 /* A step of a catalogue. continues: some of its requests were in the step before. The job's own
- * calls of sysom.h win: after the first of them these have no effect. They are counted while
- * tracing is off, too. */
+ * calls of sysom.h take precedence: after the first one, these calls have no effect. Steps are
+ * counted while tracing is off, too. */
 void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase,
 		     bool continues);
 void span_step_end(void);

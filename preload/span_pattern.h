@@ -8,8 +8,8 @@
 
 #include "base/span_kind.h"
 
-/* Whether the whole text is as the pattern says. `*` is any run of bytes. `{tokens}`, and each other word
- * of SPAN_WORKS, is a decimal number, which goes into work. All else stands for itself. Time: at most the
- * product of both lengths, whatever they hold. work: all 0 if it does not match. */
+/* Whether the pattern matches the whole text. `*` matches any bytes. `{tokens}`, and each other word of
+ * SPAN_WORKS, matches a decimal number, which goes into work. Any other byte matches itself. Time: at
+ * most the product of both lengths. work: all 0 if it does not match. */
 bool span_pattern_match(const char *pattern, const char *text, size_t bytes,
 			float work[SPAN_WORK_MAX]);

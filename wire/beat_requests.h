@@ -10,7 +10,7 @@ struct beat_requests; /* what pb borrows */
 /* Fills pb; release whatever this returns. 0, -ENOMEM, -EMSGSIZE. */
 int beat_requests_pack(const struct beat *b, Sysom__Wire__Beat *pb, struct beat_requests **out);
 void beat_requests_release(struct beat_requests *r); /* NULL is a no-op */
-/* wire_beat_requests_fit. */
+/* Implements wire_beat_requests_fit. */
 size_t beat_requests_fit(struct request_job *r, size_t bytes);
 /* Fills the beat's requests, after its ranks. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
 int beat_requests_unpack(const Sysom__Wire__Beat *pb, struct beat *b);

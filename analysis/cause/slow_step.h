@@ -3,8 +3,8 @@
  * whether the GPU waited for the host, and which code held the GIL meanwhile.
  *
  * Means over steps hide a single spike, so this describes the step that lost most time. A process
- * without steps of its own (a serving engine, its API) has the step of a late request, for which its
- * window was asked. Pure.
+ * without steps of its own (a serving engine, its API process) sends a window because of a late
+ * request; then this describes the step of that request. Pure.
  * Trust: the window was decoded; its numbers are checked here. Time: n log n in its records and
  * samples. Threads: any. Times: nanoseconds. */
 #pragma once
@@ -22,10 +22,10 @@ enum slow_step_bound {
 };
 const char *slow_step_bound_name(unsigned bound); /* "unknown", "cpu", "gpu" */
 
-/* The GPU has nothing to do. */
+/* A gap in which the GPU has nothing to do. */
 struct slow_step_bubble {
 	uint64_t offset_ns, ns; /* offset: from the step's begin */
-	double gil_wait_ns;	/* in it the step's thread waited for the GIL */
+	double gil_wait_ns;	/* how long the step's thread waited for the GIL in the gap */
 	char holder[SLOW_STEP_TEXT_BYTES];
 };
 
@@ -43,12 +43,13 @@ struct slow_step {
 	uint64_t index; /* the rank's number of it; of a late request: 0 */
 	int64_t begin_unix_ns;
 	double latency_ns, expected_ns; /* expected 0: not known */
-	/* The innermost span that took at least half of the time lost more than usual; "": none. */
+	/* The innermost span whose time exceeds its usual time by at least half of the step's loss;
+	 * "": none. */
 	char span[SLOW_STEP_TEXT_BYTES];
 	double span_ns, span_usual_ns;
-	/* The innermost function in which the step's thread was for at least half of the time that is
-	 * known, running or blocked, as "pad (utils.py:41)" with the line where it was longest; "": none.
-	 * A Python function if there is one. */
+	/* The innermost function in which the step's thread spent at least half of known_ns, running or
+	 * blocked; a Python function if there is one; "": none. With the line where it was longest:
+	 * "pad (utils.py:41)". */
 	char function[SLOW_STEP_TEXT_BYTES];
 	char function_name[SLOW_STEP_TEXT_BYTES]; /* without the line */
 	double function_ns, blocked_ns;		  /* in it; blocked: part of it */
@@ -69,12 +70,12 @@ typedef const char *(*slow_step_name_fn)(void *arg, uint32_t frame);
 /* "pad (utils.py)" and 41 make "pad (utils.py:41)". */
 void slow_step_with_line(const char *name, uint32_t line, char *out, size_t bytes);
 /* "spin (train.py:12) in thread loader": the function that held the GIL longest in the samples from
- * begin_ns to end_ns, and its line with most of that time,
- * without the given threads; "": nobody was seen. */
+ * begin_ns to end_ns, and its line with most of that time. Ignores the given threads; "": no sample
+ * shows a holder. */
 void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns,
 		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
 		      char out[SLOW_STEP_TEXT_BYTES]);
-/* For each step of the window: slow[], whether it may be the one; healthy[], whether it is a reference.
+/* Per step of the window: slow[] says whether to consider it, healthy[] whether it is a reference.
  * false: no memory; *out is then empty. */
 bool slow_step_find(const struct window *w, const bool *slow, const bool *healthy,
 		    slow_step_name_fn name, void *arg, struct slow_step *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The client's clock runs from delivery to delivery, the engine's from step to step. So that the phases add
- * up, each moment of the client's time is given to one phase, and what the engine did before the delivery
- * of the first token or after that of the last one is in none. */
+ * up, each moment of the client's time belongs to one phase. What the engine did before the delivery of
+ * the first token, or after that of the last one, belongs to none. */
 #include "analysis/requests/request_table.h"
 
 static uint64_t clamp(uint64_t t_ns, uint64_t least_ns, uint64_t most_ns)
@@ -15,7 +15,7 @@ static bool moved_late(const struct request *r)
 	return r->transfer.end_ns > request_first_ns(r);
 }
 
-/* What of the transfers is not before that time. */
+/* How much of the transfers lies after that time. */
 static uint64_t transfer_since(const struct request *r, uint64_t t_ns)
 {
 	uint64_t before = t_ns > r->transfer.begin_ns ? t_ns - r->transfer.begin_ns : 0;
@@ -23,7 +23,8 @@ static uint64_t transfer_since(const struct request *r, uint64_t t_ns)
 	return r->transfer_ns > before ? r->transfer_ns - before : 0;
 }
 
-/* What is left when the engines' time is known: it is also that between them, if it is not known. */
+/* The phase of what is left of the client's time without the engines'. If the time between two engines
+ * is not known, this includes it. */
 static enum request_phase after_engine(const struct request *r)
 {
 	return r->clock_unknown ? REQUEST_PHASE_NONE : REQUEST_OUTPUT;

@@ -7,11 +7,11 @@
  * (base/span_kind.h):
  * - api, router: the first span about a request is its arrival, and the one that ends first hands it
  *   to the engine; a part with tokens is what was delivered.
- * - engine: the first span about it is when the engine has it, with the prompt's tokens; a later one
- *   is its end, with the tokens that it had.
- *   Parts are its steps. An engine may name them twice, in a span that plans the step and in one
- *   that takes its result. The step then lasts from the start of the first to the end of the second,
- *   without the part that overlaps the step before.
+ * - engine: the first span about it shows when the engine got it, and the tokens of its prompt; a
+ *   later one shows its end, and the tokens that it generated.
+ *   Its parts are its steps. An engine may name it twice for a step, in a span that plans the step
+ *   and in one that takes its result. The step then lasts from the start of the first to the end of
+ *   the second, without the part that overlaps the step before.
  * - other kinds are not used.
  * A part that is done ends the request, in any process.
  *
@@ -58,13 +58,13 @@ struct request {
 	uint32_t job, process; /* process: slot of its engine, or REQUEST_NO_PROCESS */
 	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	uint64_t delivered_first_ns, delivered_last_ns; /* by the API process */
-	/* when the API process last gave it to an engine: an earlier end does not end it */
+	/* when the API process last gave it to an engine; an end before that does not count */
 	uint64_t handed_last_ns;
-	/* by this node's clock, not by the spans: the latest update, and when these became known */
+	/* by this node's clock: the latest update; when first_ns and ended_ns became known */
 	uint64_t updated_ns, first_known_ns, ended_known_ns;
 	uint32_t prompt_tokens; /* 0: not known */
 	uint32_t prefill_tokens, delivered_tokens;
-	uint32_t output_tokens; /* as the engine says at its end; 0: it does not */
+	uint32_t output_tokens; /* as the engine reports at its end; 0: not reported */
 	uint32_t prefill_steps, decode_steps;
 	uint64_t prefill_ns, decode_ns, pause_ns; /* in its steps; between its decode steps */
 	uint64_t transfer_ns;			  /* between two engines */
@@ -79,7 +79,7 @@ struct request {
 	uint64_t moved_ns; /* begin of its first step in the former after the latter */
 	bool shared;	   /* two requests had its id at once */
 	uint32_t mark;	   /* name of the span with which its engine got it; 0: not seen */
-	uint8_t counted;   /* number of nodes whose beats have its arrival */
+	uint8_t counted;   /* number of nodes whose beats have counted its arrival */
 	bool announced;	   /* a beat has reported it as open; the aggregator judges it */
 	/* A node's clock is behind another's: the time between their engines is not known. */
 	bool clock_unknown;
@@ -94,16 +94,16 @@ uint32_t request_output_tokens(const struct request *r);
 /* When its client had the first and the last token, or the engine if no delivery was seen. */
 uint64_t request_first_ns(const struct request *r);
 uint64_t request_last_ns(const struct request *r);
-/* How long each phase took of the time to the first token, or of the time from then to the last one.
- * They add up to it; REQUEST_PHASE_NONE: not known in which phase. Steps and pauses that are partly outside
- * of that time count less, both in proportion. All 0: the time is not known. */
+/* Divides the time to the first token, or the time from then to the last token, among the phases.
+ * REQUEST_PHASE_NONE gets what belongs to no known phase, so the parts add up. Steps and pauses that
+ * are partly outside of that time are shortened, both in proportion. All 0: the time is not known. */
 void request_parts(const struct request *r, enum request_objective objective,
 		   uint64_t ns[REQUEST_PHASES]);
 
 struct request_stats {
 	uint64_t arrived, ended, lost; /* lost: without an end (request.lost) */
-	/* ended ones whose arrival was not seen, or (of a joined job) without the API process's piece:
-	 * not judged */
+	/* ended, but not judged: the arrival was not seen, or a joined job lacks the API process's
+	 * piece */
 	uint64_t partial;
 	uint64_t evicted;    /* open ones, for lack of room */
 	uint64_t repeated;   /* ids used again */
@@ -127,8 +127,8 @@ int request_table_open(struct request_table **out, const struct request_config *
 void request_table_close(struct request_table *t);	    /* NULL is a no-op */
 /* A process of a job begins in a free slot (below LIMIT_NODE_PROCESSES). 0, -ENOMEM. */
 int request_table_begin(struct request_table *t, uint32_t process, const char *job);
-/* It has ended: what its engine was working on is lost, and with the last process of a job all that is
- * open. */
+/* The process has ended: requests that its engine was working on are lost, and with the job's last
+ * process all that are open. */
 void request_table_end(struct request_table *t, uint32_t process, uint64_t now_ns);
 /* The slot is free. With the last process of a job, its requests are dropped, too. */
 void request_table_drop(struct request_table *t, uint32_t process);
@@ -141,24 +141,25 @@ void request_table_tend(struct request_table *t, uint64_t now_ns);
  * call. */
 const struct request *request_table_next(const struct request_table *t, uint32_t *at);
 const char *request_table_job(const struct request_table *t, const struct request *r);
-/* Takes what the job reports in a beat: what is new since the last call. What did not arrive is given
- * back, and is new again. at: below
- * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
+/* Fills the job's part of a beat with everything new since the last call. A part that did not arrive is
+ * given back; then its content is new again. at: a job's place, below LIMIT_NODE_PROCESSES. False: no
+ * job has it, or the job never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
 void request_table_give_back(struct request_table *t, const struct request_job *r);
 
 /* ---- a request whose instances are on different nodes ---- */
 
-/* Until until_ns, what is seen of the process's job becomes pieces, which the aggregator judges. */
+/* Until until_ns the table makes pieces of the requests of the process's job. The aggregator judges
+ * them then, not the table. */
 void request_table_forward(struct request_table *t, uint32_t process, uint64_t until_ns);
 /* The pieces of the job at that place that wait for a beat, the oldest first; NULL: none. Valid until
  * the next call. */
 const struct request_piece *request_table_pieces(const struct request_table *t, uint32_t at,
 						 const char **job, uint32_t *count);
-/* The first ones are in a beat. They stay until it has arrived. */
+/* A beat has the first `count` pieces. They stay in the table until it has arrived. */
 void request_table_sent(struct request_table *t, uint32_t at, uint32_t count);
-void request_table_arrived(struct request_table *t); /* all that was sent */
+void request_table_arrived(struct request_table *t); /* all pieces that were sent */
 
 /* In a table that joins: adds a piece of a request of the process's job. The request ends when none of
  * its pieces is open, and is judged settle_ns later if one of its nodes is believed. Requests that no
@@ -166,20 +167,21 @@ void request_table_arrived(struct request_table *t); /* all that was sent */
  * is believed. */
 bool request_table_join(struct request_table *t, uint32_t process, uint32_t node, bool believed,
 			const struct request_piece *p);
-/* The node has started again: what it said was open ends without a further piece of that. */
+/* The node's sysomd has started again: drops its open pieces, because no piece will replace them. */
 void request_table_leave(struct request_table *t, uint32_t node);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
-/* Whether it is several requests that had the same id at once. It is not judged. */
+/* Whether its pieces belong to several requests that had the same id at once. Then it is not judged. */
 bool request_table_collides(const struct request_table *t, const struct request *r);
-/* The nodes of its pieces, each once, in the order in which it came to them. */
+/* The nodes of its pieces, each once, in the order in which the request reached them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
 			     uint32_t node[REQUEST_PIECES]);
-bool request_table_is_idle(const struct request_table *t); /* no request is open, or may get more */
+/* No request is open or waits to be judged. */
+bool request_table_is_idle(const struct request_table *t);
 /* The request with that id of the process's job; NULL: none. */
 const struct request *request_table_find(const struct request_table *t, uint32_t process,
 					 uint64_t id);
 
-/* Sums since open of the job at that place; NULL: no such job, or it had neither a request nor a part
- * of one. */
+/* Sums since request_table_open, of the job at that place. NULL: no such job, or it had neither a
+ * request nor a part of one. */
 const struct request_stats *request_table_stats(const struct request_table *t, uint32_t at,
 						const char **job);

@@ -6,16 +6,17 @@
 #include "base/idmap.h"
 #include "analysis/requests/request_table.h"
 
-/* Requests in open spans of one process: a batch is at most some thousand. A power of two. */
+/* Requests in open spans of one process: a batch has at most a few thousand. A power of two. */
 #define PARTS_MAX 4096u
-/* Steps of an engine to look for a slow one in: a minute of 20 ms. */
+/* The latest steps of an engine, to find a slow one in: more than a minute of steps of 20 ms. */
 #define STEPS_MAX  4096u
 #define TOKENS_MAX REQUEST_TOKENS_MAX
 
 struct part {
 	uint64_t begin_ns, id;
 	uint32_t name, thread, tokens;
-	/* numbers in the order of arrival: its own; of the part below it in the thread's stack */
+	/* age: its number in order of arrival. below: that of the part below it in the thread's
+	 * stack. */
 	uint32_t age, below;
 	bool done, open; /* open: its span has not ended */
 };
@@ -29,7 +30,7 @@ struct request_engine {
 	uint32_t planned;		     /* such steps, while no span takes results */
 	struct request_step step[STEPS_MAX]; /* ring */
 	uint32_t steps;			     /* ever */
-	/* The latest ones: a ring, and in it a stack per thread, as the spans of a thread nest. */
+	/* The latest parts: a ring. The spans of a thread nest, so its open parts form a stack. */
 	struct part part[PARTS_MAX];
 	uint32_t parts;	  /* ever; wraps */
 	struct idmap top; /* thread -> place of its latest open part; no entry: it has none */
@@ -70,9 +71,10 @@ struct request_seen {
 
 /* Fills an empty request; open pieces are ignored. */
 void request_pieces_join(const struct request_seen *s, struct request *r);
-/* Whether they are of several requests with the same id: each computed its prompt and went on with it. */
+/* Whether the pieces belong to several requests with the same id, because more than one node both
+ * computed the prompt and generated tokens. */
 bool request_pieces_collide(const struct request_seen *s);
-/* Its pieces in the order in which the request came to them. */
+/* The pieces in the order in which the request reached their nodes. */
 void request_pieces_order(const struct request_seen *s, uint32_t order[REQUEST_PIECES]);
 
 struct request_table {
@@ -98,7 +100,7 @@ struct request_table {
 	struct part own[PARTS_MAX];			     /* scratch: those of one span */
 };
 
-/* The request, made if need be. process: of the engine that names it, or REQUEST_NO_PROCESS. NULL: it
+/* Finds the request, or makes it. process: of the engine that names it, or REQUEST_NO_PROCESS. NULL: it
  * has ended and this update is late, or there is no memory. */
 struct request *request_table_get(struct request_table *t, uint32_t job, uint64_t id,
 				  uint32_t process);

@@ -13,6 +13,7 @@
 #include "cli/profile/pprof_read.h"
 #include "cli/profile/profile_flame.h"
 #include "model/kernel_name.h"
+#include "tests/fuzz/fuzz_budget.h"
 
 /* A zstd file may ask for a window of 8 MiB. */
 struct fuzz_bounds fuzz_bounds = {
