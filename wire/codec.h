@@ -31,12 +31,12 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out);
  * entries. Every name in the lists is a separate allocation. */
 int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
-/* Whether one of the beat's ranks is of that job. If none is, nothing says whose job it is. */
+/* Whether one of the beat's ranks belongs to the job. If not, nothing shows whose job it is. */
 bool codec_has_job(const struct beat *b, const char *job);
-/* What announces a rank or a job in a beat, at most. */
+/* The tag and length before a rank or a job in a beat take at most this. */
 #define WIRE_BEAT_TAG_BYTES 4u
-/* Cuts each job's pieces, from the last, until all take at most so many bytes in a beat. The jobs have
- * equal shares; what one leaves is for the others. At most LIMIT_NODE_PROCESSES jobs. */
+/* Drops pieces of each job, the last first, until all of them take at most `bytes` in a beat. Jobs have
+ * equal shares; the others use what one leaves. At most LIMIT_NODE_PROCESSES jobs. */
 void wire_beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes);
 
 /* The kind of a message, without decoding it; -EPROTO. */

@@ -21,8 +21,8 @@
 struct link_config {
 	enum link_centre centre;
 	uint32_t regimes_max; /* 1: one line, for a link's transfers; at most LINK_REGIMES_MAX */
-	/* Least number of sizes in a regime. A line fits any 2 points; the more, the wider is the least
-	 * regime that does not merge into its neighbour. */
+	/* Least number of sizes in a regime: more than the 2 points that any line fits. Larger: a narrow
+	 * regime merges into its neighbour. */
 	uint32_t regime_sizes;
 	/* Relative deviation that is noise: below it no regime is added. Too large: regimes merge. Too
 	 * small: noise is split. */
@@ -31,10 +31,10 @@ struct link_config {
 	double unknowns;
 };
 struct link_regime {
-	/* Where it ends: the geometric mean of its largest size and the next regime's smallest. Of the
-	 * last one: the largest size seen. */
+	/* Where it ends: the geometric mean of its largest size and the next regime's smallest. The last
+	 * regime ends at the largest size seen. */
 	uint64_t max_bytes;
-	/* The classes of size that it was fitted to, from the least size to before the end. */
+	/* It was fitted to the size classes in [begin_bytes, end_bytes). */
 	double begin_bytes, end_bytes;
 	double latency_ns, ns_per_byte;
 	uint32_t sizes; /* classes of size it was fitted to; with one, latency is 0 by definition */
@@ -59,9 +59,9 @@ struct link_scratch {
 void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
-/* The expected time; 0: nothing was fitted. Between the sizes of two regimes it is not known where
- * one gives way to the other, so the time goes in a straight line from the end of one to the start of
- * the other. Beyond the largest size the last regime continues. */
+/* The expected time; 0: nothing was fitted. Where between its sizes one regime gives way to the next is
+ * not known, so there the time follows a straight line from the end of the one to the start of the
+ * other. Beyond the largest size the last regime continues. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its
