@@ -152,7 +152,7 @@ static void check_otlp(struct doctor *d, const char *daemon, const json_t *statu
 	    d, "metrics by OTLP", *fault ? DOCTOR_WARN : DOCTOR_OK,
 	    "correct otlp.url, otlp.ca or otlp.token, or the receiver; /metrics has the same "
 	    "metrics",
-	    "%s: %.0f requests were sent, %.0f failed, %.0f were dropped%s%s", daemon, sent, failed,
+	    "%s: sets sent: %.0f; failed: %.0f; dropped: %.0f%s%s", daemon, sent, failed,
 	    jsonget_number(otlp, "dropped"), *fault ? ": " : "", term_safe(fault, 160));
 }
 

@@ -134,11 +134,11 @@ static void print_violations(const json_t *violations)
 	size_t i;
 
 	if (json_array_size(violations))
-		printf("\n%s%-16s %-23s %-4s %9s  %-8s %9s  %-8s %s%s\n", term_style(TERM_BOLD),
-		       "missed", "at", "", "took", "phase", "of it", "incident", "step's",
-		       term_style(TERM_PLAIN));
+		printf("\n%s%-16s %-23s %-6s %9s  %-8s %9s  %-8s %s%s\n", term_style(TERM_BOLD),
+		       "request", "at", "missed", "took", "phase", "of it", "incident",
+		       "step's incident", term_style(TERM_PLAIN));
 	json_array_foreach ((json_t *)violations, i, v) {
-		printf("%-16s %-23s %-4s %9s  %-8s", term_safe(jsonget_text(v, "id"), 16),
+		printf("%-16s %-23s %-6s %9s  %-8s", term_safe(jsonget_text(v, "id"), 16),
 		       term_time(jsonget_unsigned(v, "end_unix_ns")),
 		       term_safe(jsonget_text(v, "objective"), 4), term_ms(jsonget_number(v, "ms")),
 		       term_safe(jsonget_text(v, "phase"), 8));

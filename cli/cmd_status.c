@@ -50,7 +50,7 @@ static void print_models(const json_t *rank)
 			printf("%s", term_safe(state, 16));
 		else
 			printf("R2 %.3f", jsonget_number(m, "r2"));
-		printf(" (%s steps)", term_count(jsonget_number(m, "steps")));
+		printf(" (%s)", term_counted(jsonget_number(m, "steps"), "step", "steps"));
 	}
 	if (shown)
 		putchar('\n');

@@ -88,9 +88,11 @@ const char *commands_ms(double ms)
 int commands_by_rank(const void *a, const void *b)
 {
 	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+	/* unsigned: processes without a rank (-1) come last */
+	uint64_t of_x = (uint64_t)jsonget_integer(x, "rank"),
+		 of_y = (uint64_t)jsonget_integer(y, "rank");
 
-	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"))
-		   ?: ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
+	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?: ORDER(of_x, of_y);
 }
 
 json_t **commands_sorted_ranks(const json_t *ranks, size_t *count)

@@ -534,7 +534,14 @@ void incident_text_row(FILE *to, const json_t *in)
 		: *title  ? term_safe(wide ? title : cause, room)
 			  : "not known");
 	json_array_foreach ((json_t *)spikes, i, s)
-		fprintf(to, "%-8s %-6s %s in %s\n", "", "",
+		fprintf(to, "%-8s %-6s %s in %s%s%s%s\n", "", "",
 			jsonget_number(s, "count") > 1 ? "spikes" : "a spike",
-			term_safe(jsonget_text(s, "function"), 80));
+			term_safe(jsonget_text(s, "function"), 80),
+			*jsonget_text(s, "span") ? " (" : "",
+			term_safe(jsonget_text(s, "span"), 80),
+			*jsonget_text(s, "span") ? ")" : "");
+	/* many such incidents differ only in this */
+	if (!strcmp(jsonget_text(in, "kind"), "requests"))
+		fprintf(to, "%-8s %-6s %s\n", "", "",
+			term_safe(jsonget_text(d, "summary"), columns > 40 ? columns - 16 : 24));
 }

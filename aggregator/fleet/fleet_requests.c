@@ -256,19 +256,21 @@ static void say_count(struct finding *f, const struct group *g)
 {
 	char mean[TEXT_DURATION_BYTES], most[TEXT_DURATION_BYTES];
 	bool ttft = g->objective == REQUEST_TTFT;
+	const char *span = g->worst.v.span, *in = *span ? "; slowest step in " : "";
 
 	text_duration(g->sum_ns / (double)g->count, mean);
 	text_duration((double)g->worst.v.value_ns, most);
 	if (g->count == 1)
-		finding_say(f, LAYER_SOFTWARE, 0, "a request took %s %s: longer than requests.%s",
-			    mean, ttft ? "to its first token" : "per token",
-			    request_objective_name(g->objective));
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "a request took %s %s: longer than the objective requests.%s%s%s", mean,
+			    ttft ? "to its first token" : "per token",
+			    request_objective_name(g->objective), in, span);
 	else
 		finding_say(f, LAYER_SOFTWARE, 0,
 			    "%" PRIu64 " requests took %s %s on average, at most %s: longer "
-			    "than requests.%s",
+			    "than the objective requests.%s%s%s",
 			    g->count, mean, ttft ? "to their first token" : "per token", most,
-			    request_objective_name(g->objective));
+			    request_objective_name(g->objective), in, span);
 	if (period_of(g) > 0)
 		finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu64 " times, every %.4g s", g->occurrences,
 			    period_of(g) * 1e-9);
@@ -300,8 +302,9 @@ static void say_step(struct finding *f, const struct group *g)
 		finding_say(f, LAYER_SOFTWARE, 0, "no step of its engines ended in %s", time);
 	else
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "the longest step then: %s, %u tokens of %u requests%s%s", time,
-			    s->step_tokens, s->batch, *v->span ? ", most of it in " : "", v->span);
+			    "the longest step then: %s, %u tokens of %u request%s%s%s", time,
+			    s->step_tokens, s->batch, s->batch == 1 ? "" : "s",
+			    *v->span ? ", most of it in " : "", v->span);
 }
 
 static void report(struct fleet *f, const struct fleet_job *job, struct group *g, bool ended)

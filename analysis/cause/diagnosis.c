@@ -357,15 +357,14 @@ const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct dia
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	char text[100];
+	char text[100], single[64];
 
+	snprintf(single, sizeof(single), " (no single kernel differs by more than %.0f%%)",
+		 100 * v->kernel_spread + 0.5);
 	if (v->kernel_ratio > 0)
-		rule_out(
-		    out, LAYER_GPU,
-		    "kernels take as long as %s, within %.1f%% (no single kernel differs by more "
-		    "than %.0f%%)",
-		    v->kernels_where, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
-		    100 * v->kernel_spread + 0.5);
+		rule_out(out, LAYER_GPU, "the typical kernel takes as long as %s, within %.1f%%%s",
+			 v->kernels_where, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
+			 v->kernel_spread < thresholds.part.shows ? single : "");
 	else if (diagnosis_kind_text(v, &v->kind[LEDGER_COMPUTE], text, sizeof(text)))
 		rule_out(out, LAYER_GPU, "compute kernels take %s", text);
 }
@@ -752,6 +751,8 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 	struct rank_name name;
 	bool any = false;
 
+	if (in->kind == FINDING_REQUESTS)
+		return;
 	for (uint32_t i = 0; i < in->peer_count; i++)
 		any |= in->peer[i].steps > 0;
 	if (in->kind == FINDING_UNIFORM ? !in->before : !any && !in->before)
@@ -772,7 +773,8 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 
 	memset(out, 0, sizeof(*out));
 	name_missing(in, out);
-	v = in->suspect_count ? malloc(sizeof(*v)) : NULL;
+	/* Late requests accuse no rank, so no rank's steps are compared: the finding says all. */
+	v = in->suspect_count && in->kind != FINDING_REQUESTS ? malloc(sizeof(*v)) : NULL;
 	if (!v) {
 		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
 		out->confidence = is_given(in->known) ? 0.8 : 0;

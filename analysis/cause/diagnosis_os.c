@@ -334,6 +334,9 @@ static void run_queue(struct diagnosis_view *v)
 
 	if (!gather(v, OS_SIGNAL_RUN_WAIT_THREAD, true, &t))
 		return;
+	/* one of many short tasks did not take the CPU: to stop it would not help */
+	if (hog && extra_of(v, hog, OS_SIGNAL_CPU_HOG) < thresholds.part.matters * t.extra)
+		hog = NULL;
 	is_softirq = waits_for_softirq(hog, soft, t.extra);
 	by = is_softirq && soft ? soft : hog;
 	sure = by ? 0.9 : 0.75;

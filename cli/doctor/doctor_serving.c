@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What jobs give sysomd and the aggregator that they cannot use (catalogues, values of spans, requests,
  * profiler plugins), and which of their ranks were started again. */
+#include <string.h>
+
 #include "base/text/jsonget.h"
 #include "cli/doctor/doctor.h"
 #include "render/term.h"
+
+/* Appends "LABEL: N" if n is above 0. */
+static void put_count(char *text, size_t bytes, const char *label, double n)
+{
+	size_t at = strlen(text);
+
+	if (n > 0)
+		snprintf(text + at, bytes - at, "%s%s: %s", at ? "; " : "", label, term_count(n));
+}
 
 /* Ranks whose number of that name is above 0. */
 struct some {
@@ -35,9 +46,10 @@ static void check_catalogues(struct doctor *d, const json_t *ranks)
 		doctor_add(d, "span catalogue", DOCTOR_WARN,
 			   "compile the catalogue with sysom spans compile; until then there are "
 			   "no Python spans (docs/spans.md)",
-			   "%u processes refused the file in their SYSOM_SPANS, for example %.0f "
-			   "(%s) because of line %.0f",
-			   bad.count, jsonget_number(bad.first, "pid"),
+			   "%s refused the file in SYSOM_SPANS, for example %.0f (%s) because of "
+			   "line %.0f",
+			   term_counted(bad.count, "process", "processes"),
+			   jsonget_number(bad.first, "pid"),
 			   term_safe(jsonget_text(bad.first, "program"), 60),
 			   jsonget_number(bad.first, "spans_bad_line"));
 }
@@ -48,15 +60,15 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 	const json_t *last = restarted.last;
 
 	if (restarted.count)
-		doctor_add(d, "restarts", DOCTOR_WARN,
-			   "look in the job's log for the reason why the earlier process ended",
-			   "%u processes replaced one that had ended, for example %.0f (%s, rank "
-			   "%lld of %s) replaced %.0f",
-			   restarted.count, jsonget_number(last, "pid"),
-			   term_safe(jsonget_text(last, "program"), 60),
-			   (long long)jsonget_integer(last, "rank"),
-			   term_safe(jsonget_text(last, "job"), 60),
-			   jsonget_number(last, "before_pid"));
+		doctor_add(
+		    d, "restarts", DOCTOR_WARN,
+		    "look in the job's log for the reason why the earlier process ended",
+		    "%s replaced one that had ended, for example %.0f (%s, rank %lld of "
+		    "%s) replaced %.0f",
+		    term_counted(restarted.count, "process", "processes"),
+		    jsonget_number(last, "pid"), term_safe(jsonget_text(last, "program"), 60),
+		    (long long)jsonget_integer(last, "rank"),
+		    term_safe(jsonget_text(last, "job"), 60), jsonget_number(last, "before_pid"));
 }
 
 /* Sums of causes over the ranks; the first rank that has one, NULL: none has. unless: not of ranks that
@@ -88,18 +100,20 @@ static void check_plugins(struct doctor *d, const json_t *ranks)
 					     "plugin_crash"};
 	double sum[4] = {0};
 	const json_t *first = sum_lost(ranks, causes, 4, NULL, sum);
+	char text[200] = "";
 
+	put_count(text, sizeof(text), "not loaded, or unloaded itself", sum[0]);
+	put_count(text, sizeof(text), "init failed", sum[1]);
+	put_count(text, sizeof(text), "callbacks with an error", sum[2]);
+	put_count(text, sizeof(text), "processes that ended inside it", sum[3]);
 	if (first)
-		doctor_add(
-		    d, "NCCL plugin", DOCTOR_WARN,
-		    "correct or remove that plugin: NCCL_PROFILER_PLUGIN, nccl.conf or "
-		    "libnccl-profiler.so of the job",
-		    "the job's own profiler plugin fails, for example in process %.0f (%s): %.0f "
-		    "times "
-		    "it could not be loaded or had unloaded itself, %.0f times its init "
-		    "failed, %.0f callbacks returned an error, %.0f processes ended inside it",
-		    jsonget_number(first, "pid"), term_safe(jsonget_text(first, "program"), 60),
-		    sum[0], sum[1], sum[2], sum[3]);
+		doctor_add(d, "NCCL plugin", DOCTOR_WARN,
+			   "correct or remove that plugin: NCCL_PROFILER_PLUGIN, nccl.conf or "
+			   "libnccl-profiler.so of the job",
+			   "the job's own profiler plugin fails, for example in process %.0f (%s): "
+			   "%s",
+			   jsonget_number(first, "pid"),
+			   term_safe(jsonget_text(first, "program"), 60), text);
 }
 
 static void check_ranges(struct doctor *d, const json_t *ranks)
@@ -109,16 +123,17 @@ static void check_ranges(struct doctor *d, const json_t *ranks)
 	/* where events were overwritten, the program may have closed a range that has no end */
 	const json_t *unclosed = sum_lost(ranks, ends, 1, "lapped", &open);
 	const json_t *first = sum_lost(ranks, texts, 1, NULL, &text);
+	char counts[200] = "";
 
+	put_count(counts, sizeof(counts), "texts too long or not terminated", text);
+	put_count(counts, sizeof(counts), "never closed or never opened", open);
 	first = first ? first : unclosed;
 	if (first)
 		doctor_add(d, "ranges", DOCTOR_WARN,
 			   "correct the program's NVTX or sysom_span calls; the other ranges are "
 			   "recorded",
-			   "for example in process %.0f (%s): %.0f texts of ranges were too long "
-			   "or not terminated, %.0f ranges were never closed or never opened",
-			   jsonget_number(first, "pid"),
-			   term_safe(jsonget_text(first, "program"), 60), text, open);
+			   "for example in process %.0f (%s): %s", jsonget_number(first, "pid"),
+			   term_safe(jsonget_text(first, "program"), 60), counts);
 }
 
 void doctor_jobs_status_check(struct doctor *d, const json_t *status)
@@ -126,27 +141,31 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 	static const char *const causes[] = {"span_value", "span_items", "span_function"};
 	const json_t *ranks = json_object_get(status, "ranks");
 	double sum[3] = {0};
+	char text[200] = "";
 
 	check_restarts(d, ranks);
 	check_plugins(d, ranks);
 	check_ranges(d, ranks);
 	check_catalogues(d, ranks);
-	if (sum_lost(ranks, causes, 3, NULL, sum))
-		doctor_add(
-		    d, "Python spans", DOCTOR_WARN,
-		    "correct the catalogue, if it is your own (docs/spans.md, Catalogues), or "
-		    "what the program gives sysom_step_begin",
-		    "%.0f values were not valid counts or ids, %.0f requests exceeded the "
-		    "limit of a span, %.0f functions do not exist or can't be traced",
-		    sum[0], sum[1], sum[2]);
+	if (!sum_lost(ranks, causes, 3, NULL, sum))
+		return;
+	put_count(text, sizeof(text), "values that are no counts or ids", sum[0]);
+	put_count(text, sizeof(text), "requests beyond the limit of a span", sum[1]);
+	put_count(text, sizeof(text), "functions that do not exist or can't be traced", sum[2]);
+	doctor_add(d, "Python spans", DOCTOR_WARN,
+		   "correct the catalogue, if it is your own (docs/spans.md, Catalogues), or what "
+		   "the program gives sysom_step_begin",
+		   "%s", text);
 }
 
 void doctor_requests_check(struct doctor *d, const json_t *requests)
 {
 	static const char *const counts[] = {"arrived", "lost",	      "evicted",
 					     "bad",	"parts_lost", "shared"};
-	double sum[6] = {0}, n, odd;
+	double sum[6] = {0}, n;
 	const json_t *job;
+	char text[200] = "";
+	bool warn;
 	size_t i;
 
 	json_array_foreach (json_object_get(requests, "jobs"), i, job)
@@ -156,14 +175,15 @@ void doctor_requests_check(struct doctor *d, const json_t *requests)
 		}
 	if (!i)
 		return; /* no serving job, or an older sysomd */
-	odd = sum[2] + sum[3] + sum[4] + sum[5];
-	doctor_add(
-	    d, "requests", odd > 0 ? DOCTOR_WARN : DOCTOR_OK,
-	    odd > 0 ? "see docs/requests.md, Bounds" : "",
-	    "of %.0f requests %.0f were lost, %.0f of them for lack of room; %.0f times or "
-	    "counts were impossible; %.0f parts of requests were lost; %.0f ids were those of "
-	    "several requests at once",
-	    sum[0], sum[1], sum[2], sum[3], sum[4], sum[5]);
+	warn = sum[2] + sum[3] + sum[4] + sum[5] > 0;
+	put_count(text, sizeof(text), "without an end", sum[1]);
+	put_count(text, sizeof(text), "of these, for lack of room", sum[2]);
+	put_count(text, sizeof(text), "impossible times or counts", sum[3]);
+	put_count(text, sizeof(text), "lost parts", sum[4]);
+	put_count(text, sizeof(text), "ids of several requests at once", sum[5]);
+	doctor_add(d, "requests", warn ? DOCTOR_WARN : DOCTOR_OK,
+		   warn ? "see docs/requests.md, Bounds" : "", "seen: %s%s%s", term_count(sum[0]),
+		   *text ? "; " : "", text);
 }
 
 void doctor_joined_check(struct doctor *d, const json_t *requests)
@@ -173,6 +193,8 @@ void doctor_joined_check(struct doctor *d, const json_t *requests)
 	double sum[6] = {0}, n;
 	const json_t *job, *refused = NULL;
 	unsigned jobs = 0, refusals = 0;
+	char text[300] = "";
+	bool warn;
 	size_t i;
 
 	json_array_foreach (json_object_get(requests, "requests"), i, job) {
@@ -190,13 +212,15 @@ void doctor_joined_check(struct doctor *d, const json_t *requests)
 	}
 	if (!jobs)
 		return;
-	doctor_add(d, "joined requests",
-		   sum[2] + sum[3] + sum[4] + sum[5] + refusals > 0 ? DOCTOR_WARN : DOCTOR_OK,
-		   "see docs/requests.md, Bounds",
-		   "%.0f requests were on several nodes; of %.0f the piece with the arrival is "
-		   "missing, %.0f were lost for lack of room; %.0f pieces were lost, %.0f had "
-		   "impossible times; %.0f ids were used again at once; %u jobs have no room%s%s",
-		   sum[0], sum[1], sum[2], sum[3], sum[4], sum[5], refusals,
-		   refused ? ", for example " : "",
+	warn = sum[2] + sum[3] + sum[4] + sum[5] + refusals > 0;
+	put_count(text, sizeof(text), "without the piece of their arrival", sum[1]);
+	put_count(text, sizeof(text), "lost for lack of room", sum[2]);
+	put_count(text, sizeof(text), "lost pieces", sum[3]);
+	put_count(text, sizeof(text), "pieces with impossible times", sum[4]);
+	put_count(text, sizeof(text), "ids used by several requests at once", sum[5]);
+	put_count(text, sizeof(text), "jobs without room", refusals);
+	doctor_add(d, "joined requests", warn ? DOCTOR_WARN : DOCTOR_OK,
+		   warn ? "see docs/requests.md, Bounds" : "", "on several nodes: %s%s%s%s%s",
+		   term_count(sum[0]), *text ? "; " : "", text, refused ? ", for example " : "",
 		   refused ? term_safe(jsonget_text(refused, "job"), 60) : "");
 }

@@ -202,8 +202,10 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 		term_wrap(to, 12, "", gil, term_is_live() ? term_columns() : 80);
 		fputs(term_style(TERM_PLAIN), to);
 	}
-	print_rows(to, "on the CPU, all functions", s->rows, s->row_count, s->on_ns);
-	print_rows(to, "on the CPU, Python functions", s->calls, s->call_count, s->on_ns);
+	if (s->on_count >= PROFILE_SAMPLES_MIN) {
+		print_rows(to, "on the CPU, all functions", s->rows, s->row_count, s->on_ns);
+		print_rows(to, "on the CPU, Python functions", s->calls, s->call_count, s->on_ns);
+	}
 	print_blocks(to, s);
 }
 

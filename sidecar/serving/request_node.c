@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/http/http_query.h"
 #include "base/job_key.h"
 #include "base/http/http_user.h"
@@ -388,28 +389,24 @@ static bool is_shown(const struct node *n, const struct http_user *user, const c
 
 void request_node_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
-	static const struct {
-		const char *result;
-		size_t at;
-	} results[] = {{"ended", offsetof(struct request_stats, ended)},
-		       {"lost", offsetof(struct request_stats, lost)},
-		       {"evicted", offsetof(struct request_stats, evicted)}};
+	static const char *const results[] = {"ended", "lost", "evicted"};
 	const struct request_table *t = n->request_node->table;
 
-	metrics_family(
-	    m, "sysom_requests_total",
-	    "Requests of a serving job, by how they left: lost: without an end; evicted: "
-	    "for lack of room, which counts as lost too.");
+	metrics_family(m, "sysom_requests_total",
+		       "Requests of a serving job, by how they left: ended; lost: without an end; "
+		       "evicted: for lack of room.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const char *job;
 		const struct request_stats *s = request_table_stats(t, i, &job);
 
 		if (!s || !is_shown(n, user, job))
 			continue;
-		for (size_t k = 0; k < sizeof(results) / sizeof(results[0]); k++)
-			metrics_sample(m, "sysom_requests_total",
-				       (double)*(const uint64_t *)((const char *)s + results[k].at),
-				       "job_name", job, "result", results[k].result, NULL);
+		/* each request in one of them, so that they can be summed */
+		const uint64_t values[] = {s->ended, s->lost - s->evicted, s->evicted};
+
+		for (size_t k = 0; k < ARRAY_LEN(results); k++)
+			metrics_sample(m, "sysom_requests_total", (double)values[k], "job_name",
+				       job, "result", results[k], NULL);
 	}
 	metrics_family(m, "sysom_request_violations_total",
 		       "Requests that missed an objective: time to first token (ttft) or time per "

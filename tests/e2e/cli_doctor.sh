@@ -44,18 +44,18 @@ is "the library loads" line "preload loads" ok
 is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
 is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
 is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
-is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 processes refused the file in their SYSOM_SPANS, for example 76 (train.py) because of line 3"
-is "values of spans that are of no use are a warning" line "Python spans" warn "21 values were not valid counts or ids, 4 requests"
-is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "the job's own profiler plugin fails, for example in process 77 (train.py): 1 times it could not be loaded or had unloaded itself, 3 times its init failed, 500 callbacks returned an error, 2 processes ended inside it"
-is "ranges with impossible texts or without an end are a warning" line ranges warn "for example in process 77 (train.py): 11 texts of ranges were too long or not terminated, 4 ranges were never closed or never opened"
-is "a rank that was started again is a warning, with both processes" line restarts warn "1 processes replaced one that had ended, for example 79 (train.py, rank 7 of demo) replaced 71"
+is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 process refused the file in SYSOM_SPANS, for example 76 (train.py) because of line 3"
+is "values of spans that are of no use are a warning" line "Python spans" warn "values that are no counts or ids: 21; requests beyond the limit of a span: 4"
+is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "the job's own profiler plugin fails, for example in process 77 (train.py): not loaded, or unloaded itself: 1; init failed: 3; callbacks with an error: 500; processes that ended inside it: 2"
+is "ranges with impossible texts or without an end are a warning" line ranges warn "for example in process 77 (train.py): texts too long or not terminated: 11; never closed or never opened: 4"
+is "a rank that was started again is a warning, with both processes" line restarts warn "1 process replaced one that had ended, for example 79 (train.py, rank 7 of demo) replaced 71"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9, "lost": 3, "evicted": 2, "bad": 1, "parts_lost": 0},
 	{"job": "b", "arrived": 9, "parts_lost": 7, "shared": 4}]}}' >"$T/node-answers.json"
 doctor --json
-is "requests that are given up are a warning, over all jobs" line requests warn "of 18 requests 3 were lost, 2 of them for lack of room; 1 times or counts were impossible; 7 parts of requests were lost; 4 ids"
+is "requests that are given up are a warning, over all jobs" line requests warn "seen: 18; without an end: 3; of these, for lack of room: 2; impossible times or counts: 1; lost parts: 7; ids of several requests at once: 4"
 echo '{"/api/v1/requests": {"jobs": [{"job": "a", "arrived": 9}]}}' >"$T/node-answers.json"
 doctor --json
-is "requests without loss are fine" line requests ok "of 9 requests 0 were lost"
+is "requests without loss are fine" line requests ok "seen: 9"
 rm "$T/node-answers.json"
 joined() { # refused evicted
 	echo "{\"/api/v1/requests\": {\"requests\": [{\"job\": \"a\", \"joined\": {\"requests\": 9, \"partial\": 2, \"evicted\": $2, \"bad\": 0}},
@@ -65,11 +65,11 @@ joined() { # refused evicted
 }
 joined true 0 ""
 is "a job whose requests are not joined for lack of room is a warning" line "joined requests" warn \
-	"10 requests were on several nodes; of 2 the piece with the arrival is missing, 0 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 ids were used again at once; 1 jobs have no room, for example b@7"
-is "metrics that the receiver takes are fine" line "metrics by OTLP" ok "the aggregator: 5 requests were sent, 3 failed, 2 were dropped"
+	"on several nodes: 10; without the piece of their arrival: 2; jobs without room: 1, for example b@7"
+is "metrics that the receiver takes are fine" line "metrics by OTLP" ok "the aggregator: sets sent: 5; failed: 3; dropped: 2"
 joined false 3 "no route to host"
-is "so are requests that were given up" line "joined requests" warn "3 were lost for lack of room; 0 pieces were lost, 0 had impossible times; 0 ids were used again at once; 0 jobs have no room"
-is "a receiver that does not take metrics is a warning, with the reason" line "metrics by OTLP" warn "2 were dropped: no route to host"
+is "so are requests that were given up" line "joined requests" warn "without the piece of their arrival: 2; lost for lack of room: 3"
+is "a receiver that does not take metrics is a warning, with the reason" line "metrics by OTLP" warn "dropped: 2: no route to host"
 joined false 0 ""
 is "joined requests without loss are fine" line "joined requests" ok
 rm "$T/answers.json"

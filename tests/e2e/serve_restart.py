@@ -87,7 +87,7 @@ def check(stack, work):
            "it has the rank of the one before, which is named", again)
     status, doctor = stack.sysom("status").stdout, stack.sysom("doctor").stdout
     tap.ok(f"started again 1 time; process {first} had ended before" in status, "sysom status says so", status)
-    tap.ok(f"1 processes replaced one that had ended, for example {second[0]} " in doctor and
+    tap.ok(f"1 process replaced one that had ended, for example {second[0]} " in doctor and
            f"rank 1 of {JOB}@0) replaced {first}" in doctor, "and sysom doctor", doctor)
     tap.ok("\nsysom_rank_restarts_total 1\n" in stack.text("NODE", "/metrics"), "and it is counted")
     tap.ok(bool(wait_for(60, lambda: {i["state"] for i in stalls(stack)} == {"closed"})), "the accusation is over",

@@ -1073,6 +1073,58 @@ static void a_signal_explains_no_slow_kernels(void **unused)
 	assert_int_equal(out.cause, CAUSE_GPU_SLOW);
 }
 
+/* Compilers run one after the other: the one that ran longest took a twentieth of the wait. */
+static void a_task_that_took_little_of_the_wait_is_not_named(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 500, 8);
+	signal_add(&w.sick, OS_SIGNAL_CPU_HOG, "sysomd (pid 77)", 25, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_null(strstr(out.summary, "sysomd"));
+	assert_null(strstr(out.remedy, "sysomd"));
+}
+
+static void kernels_are_not_alike_if_one_of_them_differs(void **unused)
+{
+	static struct world w;
+
+	for (int differs = 0; differs < 2; differs++) {
+		bool said = false;
+
+		build(&w);
+		w.kind = FINDING_UNIFORM;
+		w.with_before = true;
+		late(&w.sick, 40);
+		if (differs)
+			w.sick.kernel[3].total_ns *= 3;
+		judge(&w);
+		assert_true(rules_out(LAYER_GPU));
+		for (uint32_t i = 0; i < out.ruled_out_count; i++)
+			said |= strstr(out.ruled_out[i].text, "no single kernel differs") != NULL;
+		assert_true(said == !differs);
+	}
+}
+
+/* Their finding has the cause: the windows of the time are of whoever was asked. */
+static void late_requests_compare_no_rank(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	w.kind = FINDING_REQUESTS;
+	w.without_peers = true;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN); /* the finding has it */
+	assert_int_equal(out.evidence_count, 0);
+	assert_int_equal(out.missing_count, 0);
+	assert_false(out.by_ledger);
+}
+
 /* However red it is. */
 static void a_signal_is_no_cause_where_nothing_was_lost(void **unused)
 {
@@ -1696,6 +1748,9 @@ int main(void)
 	    cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
 	    cmocka_unit_test(what_peers_wait_for_as_long_is_ruled_out_with_their_figure),
 	    cmocka_unit_test(a_signal_explains_no_slow_kernels),
+	    cmocka_unit_test(a_task_that_took_little_of_the_wait_is_not_named),
+	    cmocka_unit_test(kernels_are_not_alike_if_one_of_them_differs),
+	    cmocka_unit_test(late_requests_compare_no_rank),
 	    cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
 	    cmocka_unit_test(two_causes_share_the_excess_of_figures),
 	    cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
