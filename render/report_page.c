@@ -3,6 +3,7 @@
  * escape_html(). */
 #include "render/report_page.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "analysis/cause/diagnosis.h"
@@ -155,13 +156,26 @@ static const json_t *ledger_of(const json_t *in, int64_t rank)
 	return NULL;
 }
 
+/* The time of a signal in a slow step; INFINITY: it is no time. */
+static double own_ms(const json_t *in, const json_t *signal)
+{
+	double weight = jsonget_number(signal, "weight_ms"),
+	       step = jsonget_number(in, "latency_ms");
+
+	if (weight > 0)
+		return weight;
+	return step > 0 && !strcmp(jsonget_text(signal, "unit"), "ms/s")
+		   ? jsonget_number(signal, "value") * 1e-3 * step
+		   : INFINITY;
+}
+
 /* Why a raised signal is or is not a cause: how much longer its accounts are. */
 static void put_weight(FILE *to, const json_t *in, const json_t *signal)
 {
 	const json_t *l = ledger_of(in, jsonget_integer(signal, "rank")), *row;
 	uint64_t causes =
 	    diagnosis_signal_causes(jsonget_text(signal, "name"), jsonget_text(signal, "subject"));
-	double whole = jsonget_number(l, "excess_ms"), sum = 0;
+	double whole = jsonget_number(l, "excess_ms"), sum = 0, own = own_ms(in, signal);
 	size_t i;
 
 	if (!l || !causes) {
@@ -177,9 +191,11 @@ static void put_weight(FILE *to, const json_t *in, const json_t *signal)
 			sum += jsonget_number(row, "excess_ms");
 	if (sum > 0 && whole > 0)
 		fprintf(to,
-			"<br><span class=\"dim\">It explains at most %s of the excess (%s): its "
-			"accounts grew by this much.</span>",
-			term_ms(sum), term_percent(sum / whole));
+			"<br><span class=\"dim\">It explains at most %s of the excess (%s): %s "
+			"this much.</span>",
+			term_ms(own < sum ? own : sum),
+			term_percent((own < sum ? own : sum) / whole),
+			own < sum ? "it took" : "its accounts grew by");
 	else
 		fputs("<br><span class=\"dim\">It explains nothing: none of its accounts "
 		      "grew.</span>",
@@ -201,7 +217,7 @@ static void put_signal(FILE *to, const json_t *in, const json_t *s)
 	fputs("</td>", to);
 	put_number(to, s, "value");
 	put_number(to, s, "usual");
-	escape_around(to, "<td class=\"t\">", jsonget_text(s, "unit"), "</td>");
+	escape_cell(to, jsonget_text(s, "unit"));
 	escape_cell(to, weight_ms > 0 ? term_ms_cell(weight_ms) : "-");
 	fputs("</tr>\n", to);
 }
@@ -226,12 +242,12 @@ void report_page_signals(FILE *to, const json_t *in)
 			if (jsonget_true(s, "raised") == pass || shown == SIGNALS_SHOWN)
 				continue;
 			if (!shown++)
-				fprintf(to,
-					"%s<div class=\"scroll\"><table><tr><th>rank</th><th "
-					"class=\"t\">signal</th><th>observed</th><th>usual</th><th "
-					"class=\"t\">unit</th><th>per step</th></tr>\n",
-					pass ? "<details><summary>Signals as usual</summary>\n"
-					     : "");
+				fprintf(
+				    to,
+				    "%s<div class=\"scroll\"><table class=\"named signals\"><tr>"
+				    "<th>rank</th><th class=\"t\">signal</th><th>observed</th>"
+				    "<th>usual</th><th>unit</th><th>per step</th></tr>\n",
+				    pass ? "<details><summary>Signals as usual</summary>\n" : "");
 			put_signal(to, in, s);
 		}
 		if (shown)

@@ -225,9 +225,13 @@ static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
 	f->out->known_ns += ns;
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const struct stack_frame *frame = &b->frames[st->first + i];
-		const char *name = f->name(f->arg, st->first + i);
-		struct function *e = function_of(f, name, 0);
+		const char *name;
+		struct function *e;
 
+		if (stack_frame_is_nameless(b, frame))
+			continue;
+		name = f->name(f->arg, st->first + i);
+		e = function_of(f, name, 0);
 		if (e)
 			e->python = frame->kind == STACK_FRAME_PYTHON;
 		function_add(f, e, st->count - i, ns, blocked);

@@ -216,7 +216,7 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
 		const struct record *d = &r->device[i];
 		ptrdiff_t s = kernel_diff_step(r, d);
 
-		if (s >= 0 && whole[s] && (!only_slow || (r->steps[s].flags & TRACE_STEP_SLOW)))
+		if (s >= 0 && whole[s] && (!only_slow || trace_step_is_slow(&r->steps[s])))
 			err = add_kernel(&g, d, &r->steps[s].step);
 	}
 	free(whole);

@@ -65,7 +65,7 @@ static double of_sketch(const struct sketch *s, size_t at)
 
 static bool is_slow(const struct window_step *s)
 {
-	return !(s->step.flags & EDGES) && (s->flags & TRACE_STEP_SLOW);
+	return !(s->step.flags & EDGES) && trace_step_is_slow(s);
 }
 
 static uint32_t values(const struct run_diff *d, int side, unsigned m, double *out)

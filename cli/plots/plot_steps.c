@@ -24,11 +24,6 @@ static double latency_ms(const struct window_step *s)
 	return (double)s->step.latency_ns / 1e6;
 }
 
-static bool is_flagged(const struct window_step *s)
-{
-	return s->flags & WINDOW_STEP_FLAGGED;
-}
-
 /* A line with gaps where steps are missing between windows. */
 static void put_line(const struct plot_axes *p, const struct trace_rank *r, const char *class,
 		     bool expected)
@@ -61,7 +56,7 @@ static size_t count_flagged(const struct trace_rank *r)
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->step_count; i++)
-		n += is_flagged(&r->steps[i]);
+		n += trace_step_is_flagged(&r->steps[i]);
 	return n;
 }
 
@@ -76,7 +71,7 @@ static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 		double x = plot_axes_x(p, (double)s->step.index), y = plot_axes_y(p, latency_ms(s));
 		char text[160];
 
-		if (!is_flagged(s))
+		if (!trace_step_is_flagged(s))
 			continue;
 		left--;
 		snprintf(text, sizeof(text), "%s, step %llu: %s, expected %s",
@@ -145,7 +140,7 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 			const struct window_step *s = &r->steps[k];
 			double ms = latency_ms(s), expected_ms = s->expected_ns / 1e6;
 
-			if (!is_flagged(s))
+			if (!trace_step_is_flagged(s))
 				continue;
 			if (!left) {
 				more++;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/ledger/ledger.h"
 #include "base/order.h"
+#include "model/thresholds.h"
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "cli/report/kernel_diff.h"
@@ -55,21 +57,34 @@ ORDER_BY(by_latency, const struct window_step *,
 	 ORDER((*a)->step.latency_ns, (*b)->step.latency_ns)
 	     ?: ORDER((*a)->step.index, (*b)->step.index));
 
-/* The median one of the slow steps, or of the others, among those whose records are all there. The host may
- * launch and wait for a step's work within the next step, so that one has to be there too. */
-static const struct window_step *typical(const struct trace_rank *r, bool slow)
+/* How far its work differs from the other step's, by the times that these should take; 0: not known. */
+static double differs(const struct window_step *s, const struct window_step *from)
+{
+	return from->expected_ns > 0 ? fabs(s->expected_ns / from->expected_ns - 1) : 0;
+}
+
+/* The median one of the slow steps, or of the healthy ones with as much work as a slow one (like), among
+ * those whose records are all there. The host may launch and wait for a step's work within the next step,
+ * so that one has to be there too. */
+static const struct window_step *typical(const struct trace_rank *r, const struct window_step *like)
 {
 	const struct window_step **list = calloc(r->step_count + 1, sizeof(*list)), *found = NULL;
-	size_t counts[2] = {0, 0}, n = 0;
+	double least = HUGE_VAL;
+	size_t counts[2] = {0, 0}, n = 0, alike = 0;
 	uint8_t *whole = kernel_diff_whole(r, &counts[0], &counts[1]);
 
 	for (size_t i = 0; list && whole && i + 1 < r->step_count; i++)
 		if (whole[i] && r->steps[i + 1].step.index == r->steps[i].step.index + 1 &&
-		    !!(r->steps[i].flags & TRACE_STEP_SLOW) == slow)
+		    (like ? trace_step_is_healthy : trace_step_is_slow)(&r->steps[i]))
 			list[n++] = &r->steps[i];
-	if (n) {
-		qsort(list, n, sizeof(*list), by_latency);
-		found = list[n / 2];
+	for (size_t i = 0; like && i < n; i++)
+		least = fmin(least, differs(list[i], like));
+	for (size_t i = 0; i < n; i++)
+		if (!like || differs(list[i], like) <= fmax(least, thresholds.part.little))
+			list[alike++] = list[i];
+	if (alike) {
+		qsort(list, alike, sizeof(*list), by_latency);
+		found = list[alike / 2];
 	}
 	free(whole);
 	free(list);
@@ -336,7 +351,8 @@ void plots_timeline(FILE *to, const json_t *in, const struct trace_model *m,
 		    const struct trace_rank *culprit, const struct trace_rank *peer)
 {
 	const json_t *ledger = json_object_get(incident_verdict_at(in, 0), "ledger");
-	const struct window_step *slow = typical(culprit, true), *healthy = typical(culprit, false);
+	const struct window_step *slow = typical(culprit, NULL),
+				 *healthy = slow ? typical(culprit, slow) : NULL;
 	const struct trace_rank *other = culprit;
 	struct side side[2];
 	struct plot_axes p = {.to = to, .unit = "", .scale = 1};
@@ -369,7 +385,7 @@ void plots_timeline(FILE *to, const json_t *in, const struct trace_model *m,
 	    "step's end.</p>\n",
 	    !healthy ? "; there are no records of a healthy step" : ", above ",
 	    !healthy	       ? ""
-	    : other == culprit ? "the median healthy step of the same rank"
+	    : other == culprit ? "the median healthy step of the same rank with similar work"
 			       : "a healthy peer's step at the same time");
 	put_keys(to);
 	plot_axes_begin(&p, "timeline", "launch thread and GPU streams of a slow step",

@@ -140,6 +140,8 @@ static int place_of(const struct stack_batch *b, struct profile_names *names,
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		struct profile_name n;
 
+		if (stack_frame_is_nameless(b, &b->frames[st->first + i]))
+			continue;
 		if (profile_names_get(names, st->first + i, &n))
 			return -ENOMEM;
 		if (n.kind == STACK_FRAME_PYTHON) {

@@ -84,6 +84,8 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 		count += r;
 	}
 	trace_model_finish(m);
+	trace_model_set_fault(m, jsonget_unsigned(incident, "begin_unix_ns"),
+			      jsonget_unsigned(incident, "end_unix_ns"));
 	r = trace_align_apply(m);
 	if (r)
 		return r;

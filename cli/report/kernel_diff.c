@@ -144,8 +144,8 @@ uint8_t *kernel_diff_whole(const struct trace_rank *r, size_t *slow, size_t *nor
 		const struct window_step *s = &r->steps[i];
 
 		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
-		*slow += whole[i] && (s->flags & TRACE_STEP_SLOW);
-		*normal += whole[i] && !(s->flags & TRACE_STEP_SLOW);
+		*slow += whole[i] && trace_step_is_slow(s);
+		*normal += whole[i] && trace_step_is_healthy(s);
 	}
 	if (!found) {
 		free(whole);
@@ -168,8 +168,8 @@ struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struc
 		ptrdiff_t s = kernel_diff_step(r, d);
 
 		if (s < 0 || !whole[s] ||
-		    !(which & (r->steps[s].flags & TRACE_STEP_SLOW ? KERNEL_STEPS_SLOW
-								   : KERNEL_STEPS_OTHER)))
+		    !((which & KERNEL_STEPS_SLOW && trace_step_is_slow(&r->steps[s])) ||
+		      (which & KERNEL_STEPS_OTHER && trace_step_is_healthy(&r->steps[s]))))
 			continue;
 		k[d->name].name = m->names.text[d->name];
 		k[d->name].count++;

@@ -197,7 +197,7 @@ int rank_grid_make(struct rank_grid *g, const json_t *in, const struct trace_mod
 	for (size_t i = 0; i < r->step_count; i++) {
 		if (i % g->per_column == 0)
 			g->first_step[i / g->per_column] = r->steps[i].step.index;
-		g->flagged[i / g->per_column] |= (r->steps[i].flags & WINDOW_STEP_FLAGGED) != 0;
+		g->flagged[i / g->per_column] |= trace_step_is_flagged(&r->steps[i]);
 	}
 	for (uint32_t i = 0; i < g->rank_count; i++)
 		add_steps(g, i);

@@ -270,7 +270,7 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 	s->p = calloc(r->step_count + 1, sizeof(*s->p));
 	for (size_t i = 0; s->p && i < r->step_count; i++) {
 		const struct window_step *w = &r->steps[i];
-		bool flagged = w->flags & WINDOW_STEP_FLAGGED;
+		bool flagged = trace_step_is_flagged(w);
 		double x = s->work < 0 ? w->expected_ns / 1e6 : w->step.work[s->work];
 
 		if (!(w->expected_ns > 0) || !isfinite(x) || (i % stride && !flagged) ||

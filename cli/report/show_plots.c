@@ -30,7 +30,7 @@ static void spark_make(struct spark *s, const struct trace_rank *r, unsigned roo
 		double ms = (double)r->steps[i].step.latency_ns / 1e6;
 
 		s->ms[cell] = ms > s->ms[cell] ? ms : s->ms[cell];
-		s->flagged[cell] |= (r->steps[i].flags & WINDOW_STEP_FLAGGED) != 0;
+		s->flagged[cell] |= trace_step_is_flagged(&r->steps[i]);
 		s->cells = cell + 1;
 	}
 }

@@ -362,6 +362,17 @@ void trace_model_finish(struct trace_model *m)
 	ORDER_SORT(m->ranks, m->rank_count, compare_ranks);
 }
 
+void trace_model_set_fault(struct trace_model *m, uint64_t begin_unix_ns, uint64_t end_unix_ns)
+{
+	for (size_t k = 0; k < m->rank_count && end_unix_ns; k++)
+		for (size_t i = 0; i < m->ranks[k].step_count; i++) {
+			struct window_step *s = &m->ranks[k].steps[i];
+
+			if (s->step.end_ns < begin_unix_ns || s->step.begin_ns > end_unix_ns)
+				s->flags |= TRACE_STEP_APART;
+		}
+}
+
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
 {
 	size_t at;

@@ -22,7 +22,22 @@ struct client;
 /* In window_step.flags, with WINDOW_STEP_*: the expected latency comes from the node's other ranks, not
  * from the rank's model. */
 #define TRACE_STEP_BY_PEERS 0x80000000u
-#define TRACE_STEP_SLOW	    (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
+/* The step was slow at another time than the fault of the incident. */
+#define TRACE_STEP_APART 0x40000000u
+
+/* Whether the step is part of the fault, and of it one that was flagged; whether it was not slow at all. */
+static inline bool trace_step_is_slow(const struct window_step *s)
+{
+	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) && !(s->flags & TRACE_STEP_APART);
+}
+static inline bool trace_step_is_flagged(const struct window_step *s)
+{
+	return s->flags & WINDOW_STEP_FLAGGED && !(s->flags & TRACE_STEP_APART);
+}
+static inline bool trace_step_is_healthy(const struct window_step *s)
+{
+	return !(s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED));
+}
 
 /* Of the rank's GPU, as its window's signals have them. */
 enum trace_gpu_reading {
@@ -80,6 +95,9 @@ void trace_model_fini(struct trace_model *m);
 /* Copies what it needs. 0 or -ENOMEM. */
 int trace_model_add(struct trace_model *m, const struct window *w);
 void trace_model_finish(struct trace_model *m);
+/* Marks steps that were slow at another time than the fault (TRACE_STEP_APART), whose time is on the nodes'
+ * clocks: call it before trace_align_apply. end 0: not known. */
+void trace_model_set_fault(struct trace_model *m, uint64_t begin_unix_ns, uint64_t end_unix_ns);
 /* The first one with this number, or NULL. */
 struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);
 /* trace_align.c: puts the ranks of a finished model on one clock; call it once. CLOCK_REALTIME of nodes

@@ -73,6 +73,27 @@ static void shows_own_time_and_lateness_on_one_clock(void **state)
 	rank_grid_free(&g);
 }
 
+/* The windows may have steps that were slow before the fault: the verdict is not about them. */
+static void flags_no_step_of_another_time(void **state)
+{
+	const struct trace_rank *r;
+	struct rank_grid g;
+	uint64_t from;
+
+	(void)state;
+	load(true);
+	r = trace_model_rank(&model, CLI_INCIDENT_CULPRIT);
+	from = r->steps[CLI_INCIDENT_SLOW_FROM + 1].step.begin_ns + 1;
+	trace_model_set_fault(&model, from, r->steps[CLI_INCIDENT_STEPS - 1].step.end_ns);
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	for (uint32_t c = 0; c < g.columns; c++) {
+		assert_int_equal(g.flagged[c], c > CLI_INCIDENT_SLOW_FROM);
+		assert_int_equal(trace_step_is_slow(&r->steps[c]), c > CLI_INCIDENT_SLOW_FROM);
+		assert_int_equal(trace_step_is_healthy(&r->steps[c]), c < CLI_INCIDENT_SLOW_FROM);
+	}
+	rank_grid_free(&g);
+}
+
 static void says_nothing_of_lateness_without_records(void **state)
 {
 	struct rank_grid g;
@@ -193,6 +214,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
+	    cmocka_unit_test_teardown(flags_no_step_of_another_time, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
 	    cmocka_unit_test_teardown(says_nothing_of_lateness_that_one_step_shows, unload),
 	    cmocka_unit_test_teardown(gives_the_excess_of_the_self_times_beside_it, unload),

@@ -216,6 +216,23 @@ static void names_the_function_with_its_line(void **unused)
 	unmake();
 }
 
+/* The name of a Python function could not be read: its caller is named. */
+static void a_function_without_a_name_is_not_named(void **unused)
+{
+	static const char *const pad[] = {STACK_NO_NAME, "pad", "step"};
+	static const uint32_t lines[] = {0, 41, 12};
+	struct slow_step s;
+	uint32_t stack;
+
+	make();
+	stack = stack_of(pad, lines, 3);
+	for (uint32_t i = 0; i < 15; i++)
+		sample(THREAD, stack, begin_of(SLOW) + 5 * MS + i * 10 * MS, STACK_GIL_NONE);
+	s = find();
+	assert_string_equal(s.function, "pad (serve.py:41)");
+	unmake();
+}
+
 static void counts_what_it_waited_in(void **unused)
 {
 	static const char *const wait[] = {"recv", "step"};
@@ -335,6 +352,7 @@ int main(void)
 	    cmocka_unit_test(names_the_innermost_span_that_took_the_time),
 	    cmocka_unit_test(counts_a_span_within_one_of_its_name_once),
 	    cmocka_unit_test(names_the_function_with_its_line),
+	    cmocka_unit_test(a_function_without_a_name_is_not_named),
 	    cmocka_unit_test(counts_what_it_waited_in),
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
 	    cmocka_unit_test(names_kernels_that_took_longer_than_usual),
