@@ -4,6 +4,11 @@
  * only. */
 #pragma once
 
+#include <stdbool.h>
+
+/* The first line of a compiled catalogue. */
+#define SPAN_TABLE_HEAD "sysom-spans 1"
+
 /* What the process of a span is for. */
 #define SPAN_PROCESSES(X)                                                                          \
 	X("any")                                                                                   \
@@ -13,6 +18,20 @@
 	X("router") /* chooses an engine for a request */                                          \
 	X("trainer")                                                                               \
 	X("loader") /* makes batches of input */
+
+/* Their numbers in records and events. */
+enum span_process {
+	SPAN_PROCESS_ANY,
+	SPAN_PROCESS_API,
+	SPAN_PROCESS_ENGINE,
+	SPAN_PROCESS_WORKER,
+	SPAN_PROCESS_ROUTER
+};
+/* A span of these is on the clients' side: while the engine works, it may only wait for it. */
+static inline bool span_process_is_client(unsigned process)
+{
+	return process == SPAN_PROCESS_API || process == SPAN_PROCESS_ROUTER;
+}
 
 /* What the thread of a span does. */
 #define SPAN_THREADS(X)                                                                            \

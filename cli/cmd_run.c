@@ -3,10 +3,12 @@
  * find a bare name. Without the library or a sysomd the job runs after one warning. */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/span_kind.h"
 #include "cli/commands.h"
 #include "cli/paths.h"
 
@@ -41,6 +43,29 @@ static void warn_without_sysomd(const char *socket)
 			socket, strerror(-r), remedy);
 }
 
+/* A process that uses no GPU and has no catalogue does not attach, so no other command would say it. */
+static void warn_without_spans(void)
+{
+	const char *path = getenv("SYSOM_SPANS"), *wrong = NULL;
+	char head[] = SPAN_TABLE_HEAD "\n", line[sizeof(head)] = "";
+	FILE *f;
+
+	if (!path || !*path || !strcmp(path, "off"))
+		return;
+	f = fopen(path, "re");
+	if (!f)
+		wrong = strerror(errno);
+	else if (!fgets(line, sizeof(line), f) || strcmp(line, head))
+		wrong = "not a compiled catalogue: use sysom spans compile";
+	else if (*path != '/')
+		wrong = "not an absolute path: the job may change its directory";
+	if (f)
+		fclose(f);
+	if (wrong)
+		fprintf(stderr, "sysom run: no Python spans with SYSOM_SPANS=%s: %s\n", path,
+			wrong);
+}
+
 int cmd_run_main(const struct options *o)
 {
 	char library[PATH_MAX], socket[PATHS_BYTES];
@@ -63,8 +88,10 @@ int cmd_run_main(const struct options *o)
 		paths_socket(socket, "SYSOM_SOCKET_PATH", "sysomd.sock");
 		if (strcmp(socket, "/run/sysom/sysomd.sock"))
 			setenv("SYSOM_SOCKET_PATH", socket, 1);
-		if (outer)
+		if (outer) {
 			warn_without_sysomd(socket);
+			warn_without_spans();
+		}
 	}
 	execvp(o->argv[0], o->argv);
 	fprintf(stderr, "sysom run: %s: %s\n", o->argv[0], strerror(errno));

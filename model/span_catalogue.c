@@ -408,7 +408,7 @@ static void put_catalogue(struct catalogue *c, const yaml_node_t *root)
 
 void span_catalogue_head(struct buf *out)
 {
-	buf_puts(out, "sysom-spans 1\n");
+	buf_puts(out, SPAN_TABLE_HEAD "\n");
 }
 
 unsigned span_catalogue_compile(struct buf *out, const char *path, const char *text, size_t bytes,

@@ -352,7 +352,8 @@ const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct dia
 		 !v->has_ledger		? elsewhere(v)
 		 : v->who->usual_is_own ? "when healthy"
 					: "on the peers");
-	return k->known ? out : NULL;
+	/* what a process does not have rules nothing out */
+	return k->known && (k->slow_ns > 0 || k->reference_ns > 0) ? out : NULL;
 }
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)

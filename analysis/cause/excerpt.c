@@ -620,8 +620,8 @@ static void name_frame(const struct window *w, struct namer *n, const struct sta
 			break;
 		if (resolve(w, n, f, out, bytes))
 			return;
-		snprintf(out, bytes, "[%s]",
-			 base_of(stack_batch_text(b, b->objects[f->object].path)));
+		text = base_of(stack_batch_text(b, b->objects[f->object].path));
+		snprintf(out, bytes, *text == '[' ? "%s" : "[%s]", text); /* "[vdso]" is whole */
 		return;
 	default:
 		break;

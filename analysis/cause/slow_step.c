@@ -12,6 +12,7 @@
 #include "base/keyed.h"
 #include "base/order.h"
 #include "base/sorted.h"
+#include "base/span_kind.h"
 #include "base/text/text.h"
 #include "model/request.h"
 #include "model/thresholds.h"
@@ -85,11 +86,13 @@ static const struct window_step *worst_of(const struct window *w, const bool *sl
 /* The thread that marked the step, else the first that launched in it, else the main thread. */
 static uint32_t thread_of(const struct window *w, struct interval at)
 {
-	uint32_t launched = 0;
+	uint32_t launched = 0, stepped = 0; /* stepped: marks other steps */
 
 	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
 		const struct record *r = &w->host[i];
 
+		if (r->kind == RECORD_STEP_BEGIN)
+			stepped = r->thread;
 		if (r->begin_ns < at.begin_ns || r->begin_ns >= at.end_ns)
 			continue;
 		if (r->kind == RECORD_STEP_BEGIN)
@@ -97,10 +100,10 @@ static uint32_t thread_of(const struct window *w, struct interval at)
 		if (!launched && record_is_launch(r))
 			launched = r->thread;
 	}
-	return launched ? launched : w->rank.pid;
+	return launched ? launched : stepped ? stepped : w->rank.pid;
 }
 
-/* The thread with the longest span in that time, of those the innermost; 0: there is none. */
+/* The thread with the longest span of the engine in that time, of those the innermost; 0: there is none. */
 static uint32_t spanned_thread(const struct window *w, struct interval at)
 {
 	const struct record *best = NULL;
@@ -111,6 +114,7 @@ static uint32_t spanned_thread(const struct window *w, struct interval at)
 		uint64_t ns = overlap(at, r->begin_ns, r->end_ns);
 
 		if (r->kind != RECORD_SPAN || !ns ||
+		    (r->flags & RECORD_FLAG_PYTHON && span_process_is_client(r->func)) ||
 		    (best && (ns < most || (ns == most && r->seq <= best->seq))))
 			continue;
 		best = r;

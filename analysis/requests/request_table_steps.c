@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/span_kind.h"
 #include "model/record.h"
 #include "analysis/requests/request_table_private.h"
 
 /* kinds of process, in the order of base/span_kind.h */
-enum { PROCESS_ANY, PROCESS_API, PROCESS_ENGINE, PROCESS_WORKER, PROCESS_ROUTER };
 /* So many steps without another name: the engine names each step once. */
 #define PLANNED_ALONE 3u
 
@@ -486,7 +486,7 @@ void request_table_record(struct request_table *t, uint32_t process, const struc
 			 .name = r->name,
 			 .begin_ns = r->begin_ns,
 			 .end_ns = r->end_ns,
-			 .client = r->func == PROCESS_API || r->func == PROCESS_ROUTER,
+			 .client = span_process_is_client(r->func),
 			 .tokens = r->grid[0]};
 	struct request_stats *stats;
 	uint32_t count;
@@ -501,7 +501,7 @@ void request_table_record(struct request_table *t, uint32_t process, const struc
 	if (r->kind != RECORD_SPAN || (!r->key && !e))
 		return;
 	count = e ? take_parts(t, e, r, stats) : 0;
-	if (!s.client && r->func != PROCESS_ENGINE)
+	if (!s.client && r->func != SPAN_PROCESS_ENGINE)
 		return;
 	if (r->end_ns < r->begin_ns || !r->begin_ns) {
 		stats->bad++;

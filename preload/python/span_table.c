@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TABLE_HEAD   "sysom-spans 1"
 #define TABLE_FIELDS 5
 
 static const char table_builtin[] =
@@ -135,7 +134,7 @@ uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes)
 		if (!good)
 			break;
 		*next = 0;
-		good = n == 1 ? !strcmp(at, TABLE_HEAD) : table_line(t, at, &on_import);
+		good = n == 1 ? !strcmp(at, SPAN_TABLE_HEAD) : table_line(t, at, &on_import);
 		at = next + 1;
 	}
 	if (good && n)

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/http/http_query.h"
 #include "base/job_key.h"
+#include "base/span_kind.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
@@ -65,8 +66,7 @@ static uint64_t overlap(const struct record *r, const struct request_step *s)
 	return end > begin ? end - begin : 0;
 }
 
-/* The shortest span of the process that fills at least half of the step. It began with the step at
- * the earliest, but for the one that holds both. */
+/* The shortest span of the process that fills at least half of the engine's step. */
 static void find_span(struct process *p, const struct request_step *s, uint64_t *best_ns,
 		      char out[REQUEST_SPAN_BYTES])
 {
@@ -80,7 +80,7 @@ static void find_span(struct process *p, const struct request_step *s, uint64_t 
 		uint64_t ns = r->end_ns - r->begin_ns;
 
 		if (r->kind != RECORD_SPAN || !(r->flags & RECORD_FLAG_PYTHON) || !r->name ||
-		    r->end_ns < r->begin_ns || ns >= *best_ns ||
+		    span_process_is_client(r->func) || r->end_ns < r->begin_ns || ns >= *best_ns ||
 		    2 * overlap(r, s) < s->end_ns - s->begin_ns)
 			continue;
 		*best_ns = ns;

@@ -45,6 +45,15 @@ SYSOM_SOCKET_PATH=$R/none.sock run "$T/t/bin/sysom" run -- "$T/t/bin/sysom" run 
 is "without a sysomd the job runs and keeps its status" eval '[ $status = 7 ] && [ "$(cat "$T/out")" = ran ]'
 is "... after one line that names the socket and says how to start one" eval '[ "$(wc -l <"$T/err")" = 1 ] &&
 	grep -q "^sysom run: no sysomd answers at $R/none.sock .*nothing is recorded.*systemctl start sysomd" "$T/err"'
+spans() { SYSOM_SPANS=$1 run "$T/t/bin/sysom" run -- sh -c 'echo ran'; }
+says() { [ "$(cat "$T/out")" = ran ] && [ "$(wc -l <"$T/err")" = 1 ] && grep -q "^sysom run: no Python spans .*$1" "$T/err"; }
+spans "$R/none.spans"; is "a catalogue that is missing is one warning" says "No such file"
+echo "framework: mine" >"$R/mine.yaml"
+spans "$R/mine.yaml"; is "... as is one that is not compiled" says "use sysom spans compile"
+echo "sysom-spans 1" >"$R/mine.spans"
+(cd "$R" && spans mine.spans); is "... and one that another directory has not" says "not an absolute path"
+spans "$R/mine.spans"; is "a compiled one is none" [ ! -s "$T/err" ]
+spans off; is "nor is off" [ ! -s "$T/err" ]
 run "$T/t/bin/sysom" run -- "$T/t/bin/sysom" run -- python3 -c "$maps"
 is "run inside run adds it once" [ "$(cat "$T/out")" = "$R/t/lib/libsysom_preload.so True False None None" ]
 (cd "$T/t" && SYSOM_PRELOAD=../libother.so run bin/sysom run -- sh -c 'cd /; grep -c libother.so /proc/self/maps >/dev/null && echo "$LD_PRELOAD"')

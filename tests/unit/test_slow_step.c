@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis/cause/slow_step.h"
+#include "base/span_kind.h"
 
 #define MS     1000000ull
 #define STEPS  10u
@@ -335,6 +336,16 @@ static void names_what_a_process_without_steps_did(void **unused)
 	assert_string_equal(s.function, "sort (serve.py:87)");
 	assert_int_equal(s.samples, 15);
 	assert_int_equal(s.bubble_count + s.kernel_count, 0);
+	/* another thread waits for the engine, for longer */
+	m.host[m.w.host_count++] = (struct record){.kind = RECORD_SPAN,
+						   .flags = RECORD_FLAG_PYTHON,
+						   .thread = OTHER,
+						   .name = 3,
+						   .func = SPAN_PROCESS_API,
+						   .begin_ns = begin_of(SLOW) - 20 * MS,
+						   .end_ns = begin_of(SLOW + 1) + 20 * MS};
+	assert_string_equal(find().span, "Pad");
+	m.w.host_count--;
 	m.w.reason = WINDOW_STALL;
 	assert_false(find().known);
 	m.w.reason = WINDOW_ASKED;
