@@ -342,6 +342,7 @@ static void names_what_a_process_without_steps_did(void **unused)
 						   .thread = OTHER,
 						   .name = 3,
 						   .func = SPAN_PROCESS_API,
+						   .seq = 9,
 						   .begin_ns = begin_of(SLOW) - 20 * MS,
 						   .end_ns = begin_of(SLOW + 1) + 20 * MS};
 	assert_string_equal(find().span, "Pad");
