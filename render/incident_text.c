@@ -367,9 +367,10 @@ static void print_step_incident(FILE *to, const json_t *in)
 	const json_t *step = json_object_get(in, "step_incident");
 
 	if (json_is_object(step))
-		fprintf(to, "  its step  incident %s: %s\n",
+		fprintf(to, "  its step  incident %s: %s (sysom show %s)\n",
 			term_safe(jsonget_text(step, "id"), 32),
-			term_safe(jsonget_text(step, "title"), 100));
+			term_safe(jsonget_text(step, "title"), 100),
+			term_safe(jsonget_text(step, "id"), 32));
 }
 
 #define REQUESTS_SHOWN 5

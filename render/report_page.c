@@ -98,7 +98,8 @@ static void put_step_incident(FILE *to, const json_t *in)
 		return;
 	fputs("<p>The slow step of the worst request is in incident ", to);
 	escape_html(to, jsonget_text(step, "id"));
-	escape_around(to, ": ", jsonget_text(step, "title"), ".</p>\n");
+	escape_around(to, ": ", jsonget_text(step, "title"), ". <code>sysom show ");
+	escape_around(to, "", jsonget_text(step, "id"), "</code> explains it.</p>\n");
 }
 
 void report_page_begin(FILE *to, const json_t *in)

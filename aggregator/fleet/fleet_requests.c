@@ -302,9 +302,9 @@ static void say_step(struct finding *f, const struct group *g)
 		finding_say(f, LAYER_SOFTWARE, 0, "no step of its engines ended in %s", time);
 	else
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "the longest step then: %s, %u tokens of %u request%s%s%s", time,
-			    s->step_tokens, s->batch, s->batch == 1 ? "" : "s",
-			    *v->span ? ", most of it in " : "", v->span);
+			    "the longest step then: %s, %u token%s of %u request%s%s%s", time,
+			    s->step_tokens, s->step_tokens == 1 ? "" : "s", s->batch,
+			    s->batch == 1 ? "" : "s", *v->span ? ", most of it in " : "", v->span);
 }
 
 static void report(struct fleet *f, const struct fleet_job *job, struct group *g, bool ended)

@@ -337,10 +337,12 @@ static void put_verdicts(json_t *out, const struct incident *i, const struct inc
 
 		put_cost(one, &its);
 		json_object_set_new(one, "ledger",
-				    ledger_json_make(i, j,
-						     v[k].rank_count ? v[k].ranks[0]
-						     : j->lead	     ? j->lead->rank
-								     : -1));
+				    j->kind == FINDING_REQUESTS
+					? json_null() /* about no rank's steps */
+					: ledger_json_make(i, j,
+							   v[k].rank_count ? v[k].ranks[0]
+							   : j->lead	   ? j->lead->rank
+									   : -1));
 		json_array_append_new(list, one);
 		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
 			size_t at;
@@ -375,7 +377,9 @@ static void put_excess(json_t *out, const struct incident_judgement *j,
 	       expected_ms = incident_expected_ns(&steps->took) * 1e-6,
 	       found = j->finding ? text_finite(j->finding->excess) : 0;
 
-	if (j->kind != FINDING_HANG && !strcmp(jsonget_text(ledger, "reference"), "own")) {
+	if (j->kind == FINDING_REQUESTS) {
+		latency_ms = expected_ms = 0;
+	} else if (j->kind != FINDING_HANG && !strcmp(jsonget_text(ledger, "reference"), "own")) {
 		latency_ms = jsonget_number(ledger, "slow_ms");
 		expected_ms = jsonget_number(ledger, "reference_ms");
 	}

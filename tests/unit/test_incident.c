@@ -1235,6 +1235,7 @@ static void requests_late_in_one_way_are_one_incident_of_their_own(void **unused
 	struct incident_change a = say(late_requests(0x11, 10, 12, 3));
 	struct incident_change b = say(late_requests(0x22, 11, 13, 1));
 	struct digest asked = window("job", 0, WINDOW_ASKED, 10, 12);
+	struct digest stepped = window("job", 2, WINDOW_SELF, 10, 12);
 	struct incident_change c;
 	const json_t *f;
 	json_t *j;
@@ -1248,10 +1249,14 @@ static void requests_late_in_one_way_are_one_incident_of_their_own(void **unused
 	/* windows of that way, and other ones */
 	memset(asked.anomaly_id, 0x11, sizeof(asked.anomaly_id));
 	assert_string_equal(add(asked).id, a.id);
+	memset(stepped.anomaly_id, 0x11, sizeof(stepped.anomaly_id));
+	assert_string_equal(add(stepped).id, a.id);
 	assert_string_equal(add(window("job", 3, WINDOW_SELF, 12, 14)).id, slow.id);
 	j = incident_set_json(set, a.id, 8, NULL);
 	assert_string_equal(json_string_value(json_object_get(j, "symptom")), "slow_requests");
 	assert_string_equal(json_string_value(json_object_get(j, "kind")), "requests");
+	/* the steps of whoever sent a window are not its figures */
+	assert_true(json_number_value(json_object_get(j, "latency_ms")) == 0);
 	f = json_array_get(json_object_get(j, "findings"), 0);
 	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
 	assert_int_equal(json_integer_value(json_object_get(f, "count")), 7);
