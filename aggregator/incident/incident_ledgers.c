@@ -277,11 +277,18 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	return true;
 }
 
-/* Where the job states its work, the reference has as much as the slow steps. */
-static void same_work(struct incident_ledgers *b)
+/* Where the job states its work, the reference has as much as the slow steps. So it has where it shows
+ * far more than detection measured: detection knows what the launches of a step should take. */
+static void same_work(const struct incident_judgement *j, double lost_ns,
+		      struct incident_ledgers *b)
 {
-	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual))
+	double shown_ns = step_ns(j, &b->slow) - step_ns(j, &b->usual);
+
+	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual)) {
+		if (lost_ns > 0 && shown_ns > thresholds.same.factor * lost_ns)
+			ledger_same_work(&b->slow, &b->usual, shown_ns - lost_ns);
 		return;
+	}
 	ledger_scale(&b->usual, ledger_work_ratio(&b->slow, &b->usual));
 	ledger_join_configurations(&b->slow);
 	ledger_join_configurations(&b->usual);
@@ -425,7 +432,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	known = choose(j, of_kind, n, lost_ns, out);
 	out->flagged = flagged;
 	out->period = common_period(of_kind, n);
-	same_work(out);
+	same_work(j, lost_ns, out);
 	out->slow_steps = flagged && as_slow_as_all(&all.took, out) ? all.flagged : out->slow.seen;
 	for (uint32_t k = 0; k < n; k++) {
 		ledger_fini(&of_kind[k].slow);

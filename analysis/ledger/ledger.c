@@ -4,6 +4,7 @@
  * layer gets only the time that no earlier layer covers. */
 #include "analysis/ledger/ledger.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -831,6 +832,62 @@ uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *referen
 	}
 	qsort(rows, n, sizeof(*rows), by_excess);
 	return n;
+}
+
+struct more_work {
+	char name[LEDGER_NAME_BYTES]; /* without a launch configuration */
+	double ns;
+};
+
+/* The work of the kernels, per step; m: room for as many as rows. */
+static double work_of(const struct ledger_row *rows, uint32_t count, struct more_work *m,
+		      uint32_t *kernels)
+{
+	double ns = 0;
+
+	*kernels = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (rows[i].kind != LEDGER_COMPUTE)
+			continue;
+		text_copy(m[*kernels].name, kernel_bytes(rows[i].name) + 1, rows[i].name);
+		m[(*kernels)++].ns = rows[i].work_ns;
+		ns += rows[i].work_ns;
+	}
+	return ns;
+}
+
+int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_ns)
+{
+	size_t room = (size_t)slow->count + reference->count + 1;
+	struct ledger_row *rows = calloc(room, sizeof(*rows));
+	struct more_work *m = calloc(room, sizeof(*m));
+	uint32_t n = 0;
+	double ns = 0;
+
+	if (rows && m)
+		ns = work_of(rows, ledger_subtract(slow, reference, rows), m, &n);
+	if (ns > 0 && most_ns > 0) {
+		double share = fmin(1, most_ns / ns) * (double)reference->steps;
+
+		ledger_join_configurations(slow);
+		ledger_join_configurations(reference);
+		for (uint32_t i = 0; i < n; i++) {
+			struct ledger_account *a = account_of(
+			    reference, LEDGER_COMPUTE, LEDGER_NONE, m[i].name, LEDGER_ACCOUNTS_MAX);
+			double more = share * m[i].ns;
+
+			if (!a)
+				continue;
+			a->ns = more > -(double)a->ns ? weighed(1, (double)a->ns + more) : 0;
+			a->busy_ns =
+			    more > -(double)a->busy_ns ? weighed(1, (double)a->busy_ns + more) : 0;
+		}
+		reference->total_ns = ledger_sum(reference);
+	}
+	n = rows && m;
+	free(rows);
+	free(m);
+	return n ? 0 : -ENOMEM;
 }
 
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share)

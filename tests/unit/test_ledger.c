@@ -598,6 +598,41 @@ static void a_stretch_changes_the_excess_of_every_account(void **unused)
 	ledger_fini(&healthy);
 }
 
+static void a_reference_gets_the_work_of_the_slow_steps(void **unused)
+{
+	static const struct {
+		double most_ns;
+		uint64_t gemm, norm;
+	} cases[] = {{1e9, 3500, 300}, {750, 2500, 300}, {0, 1000, 300}};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ledger slow, usual;
+
+		ledger_init(&slow);
+		ledger_init(&usual);
+		slow.steps = usual.steps = 2;
+		/* twice as often as before, and a new size */
+		ledger_charge(&usual, LEDGER_COMPUTE, LEDGER_NONE, "gemm<<<8>>>", 1000, 10);
+		ledger_charge(&slow, LEDGER_COMPUTE, LEDGER_NONE, "gemm<<<8>>>", 3000, 20);
+		ledger_charge(&slow, LEDGER_COMPUTE, LEDGER_NONE, "gemm<<<16>>>", 1500, 4);
+		ledger_charge(&usual, LEDGER_COMPUTE, LEDGER_NONE, "norm<<<8>>>", 300, 2);
+		ledger_charge(&slow, LEDGER_COMPUTE, LEDGER_NONE, "norm<<<8>>>", 900, 2);
+		assert_int_equal(ledger_same_work(&slow, &usual, cases[i].most_ns), 0);
+		if (cases[i].most_ns > 0) {
+			assert_int_equal(ns_of(&usual, LEDGER_COMPUTE, "gemm"), cases[i].gemm);
+			assert_int_equal(ns_of(&usual, LEDGER_COMPUTE, "norm"), cases[i].norm);
+			assert_int_equal(ns_of(&slow, LEDGER_COMPUTE, "gemm"), 4500);
+		} else {
+			assert_int_equal(ns_of(&usual, LEDGER_COMPUTE, "gemm<<<8>>>"), 1000);
+		}
+		assert_int_equal(
+		    ns_of(&slow, LEDGER_COMPUTE, cases[i].most_ns > 0 ? "norm" : "norm<<<8>>>"),
+		    900);
+		ledger_fini(&slow);
+		ledger_fini(&usual);
+	}
+}
+
 static void an_account_reads_as_a_phrase(void **unused)
 {
 	char text[80];
@@ -630,6 +665,7 @@ int main(void)
 	    cmocka_unit_test(launch_configurations_without_room_are_one_account),
 	    cmocka_unit_test(an_open_interval_adds_up),
 	    cmocka_unit_test(a_stretch_changes_the_excess_of_every_account),
+	    cmocka_unit_test(a_reference_gets_the_work_of_the_slow_steps),
 	    cmocka_unit_test(an_account_reads_as_a_phrase),
 	};
 

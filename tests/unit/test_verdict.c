@@ -2396,6 +2396,38 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 	json_decref(j);
 }
 
+/* All slow steps have longer sequences, which detection knows, and are late for another reason. */
+static void work_that_detection_expects_is_no_excess(void **unused)
+{
+	static struct made m;
+	struct incident_change c = {0};
+	const json_t *d, *ledger, *row;
+	json_t *j;
+	size_t at;
+
+	for (int n = 0; n < 2; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 10 * n, 60);
+		slow_gemm(&m, 2);
+		for (uint32_t i = 0; i < m.w.device_count; i++)
+			m.device[i].grid[0] = i < 3 * HEALTHY ? 8 : 16;
+		for (uint32_t i = HEALTHY; i < STEPS; i++) {
+			m.steps[i].expected_ns += 40 * MS;
+			m.steps[i].expected_self_ns += 40 * MS;
+		}
+		c = send(&m);
+	}
+	j = json_of(c);
+	d = json_object_get(j, "diagnosis");
+	ledger = json_object_get(d, "ledger");
+	assert_float_equal(jsonget_number(ledger, "excess_ms"), 20, 0.1);
+	json_array_foreach (json_object_get(ledger, "rows"), at, row)
+		if (!strcmp(text_of(row, "account"), "compute"))
+			assert_true(jsonget_number(row, "excess_ms") < 1);
+	assert_string_not_equal(text_of(d, "cause"), "imbalance-input");
+	assert_null(strstr(text_of(d, "summary"), "more work"));
+	json_decref(j);
+}
+
 /* The fault's windows are summaries without records. That of an earlier transient has them. */
 /* The usual steps of a kind take 300 ms, and nine of them are slower; fourteen others are, too. */
 static void each_slow_step_is_compared_with_steps_of_its_kind(void **unused)
@@ -2951,6 +2983,7 @@ static const struct CMUnitTest tests[] = {
     CASE(what_stops_all_alike_is_a_stall_by_itself),
     CASE(a_rank_hangs_in_what_its_own_window_shows),
     CASE(the_ledger_counts_the_slow_steps_of_the_fault),
+    CASE(work_that_detection_expects_is_no_excess),
     CASE(a_summary_takes_no_ledger_away),
     CASE(each_slow_step_is_compared_with_steps_of_its_kind),
     CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
