@@ -189,6 +189,13 @@ const char *kernel_name_text(const char *name, char *out, size_t bytes)
 	return out;
 }
 
+const char *kernel_name_short(const char *name, char *out, size_t bytes)
+{
+	kernel_name_text(name, out, bytes);
+	out[kernel_name_bytes(out)] = '\0';
+	return out;
+}
+
 const char *kernel_name_family(const char *name, char *out, size_t bytes)
 {
 	struct kernel_name k;

@@ -22,6 +22,8 @@ void kernel_name_free(struct kernel_name *k);
 /* As people read it: demangled and without parameters. Plain names, and a ledger's launch
  * configuration at the end ("<<<8,1,1, 128,1,1>>>"), stay as they are. Returns out. */
 const char *kernel_name_text(const char *name, char *out, size_t bytes);
+/* The same without a launch configuration. */
+const char *kernel_name_short(const char *name, char *out, size_t bytes);
 /* Without what differs between a kernel's variants: template arguments, parameters, a launch
  * configuration, and digits in plain names such as cuBLAS's ("gemm_f#_#x#"). Returns out. */
 const char *kernel_name_family(const char *name, char *out, size_t bytes);

@@ -235,14 +235,6 @@ static bool is_gone(const struct pair *p)
 	return p->total_ns > 0 && p->slow_count <= thresholds.part.half * p->count;
 }
 
-/* As people read it, without its launch configuration. */
-static const char *text_of(const char *name, char *out, size_t bytes)
-{
-	kernel_name_text(name, out, bytes);
-	out[kernel_name_bytes(out)] = '\0';
-	return out;
-}
-
 /* Keeps the kernels of both sides, with one pair for all launch configurations of a kernel. Its base
  * is what the base would have taken for the same launches, so that another mix of sizes is no other
  * speed. */
@@ -438,7 +430,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
-		text_of(p[i].name, c->subject, sizeof(c->subject));
+		kernel_name_short(p[i].name, c->subject, sizeof(c->subject));
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long as %s",
 			 NAME_SHOWN, c->subject, ratio_of(&p[i]), v->kernels_where);
 		text_copy(c->because, sizeof(c->because), c->text);
@@ -504,7 +496,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 			  fresh->slow_ns + gone->slow_ns - gone->total_ns, 1);
 	/* of one name, the configurations differ */
 	const char *(*text)(const char *name, char *out, size_t bytes) =
-	    is_configuration(fresh->name, gone->name) ? kernel_name_text : text_of;
+	    is_configuration(fresh->name, gone->name) ? kernel_name_text : kernel_name_short;
 	char a[512], b[512];
 	size_t same;
 
@@ -550,7 +542,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  fresh_ns - gone_ns, 0.8);
-	text_of(most->name, c->subject, sizeof(c->subject));
+	kernel_name_short(most->name, c->subject, sizeof(c->subject));
 	snprintf(c->text, sizeof(c->text), "kernels run that did not run %s, mostly %.*s",
 		 v->kernels_where, NAME_SHOWN, c->subject);
 	snprintf(c->because, sizeof(c->because), "%s", c->text);

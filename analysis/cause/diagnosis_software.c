@@ -8,6 +8,7 @@
 
 #include "analysis/cause/diagnosis_private.h"
 #include "base/text/text.h"
+#include "model/kernel_name.h"
 #include "model/thresholds.h"
 
 #define DIFFERENT_MAX  4u
@@ -120,16 +121,18 @@ static void more_work(struct diagnosis_view *v)
 	double step_ns = v->base[FIGURE_STEP];
 	const struct ledger_row *r = grown_row(v);
 	struct diagnosis_candidate *c;
+	char name[DIAGNOSIS_SUBJECT_BYTES];
 
 	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) ||
 	    mine <= (1 + thresholds.same.other_work) * base)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1), 0.9);
 	c->is_work = true;
-	text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+	text_copy(c->subject, sizeof(c->subject),
+		  kernel_name_short(r ? r->name : "", name, sizeof(name)));
 	snprintf(c->text, sizeof(c->text), "each step launches %u kernels, %u before%s%s%s%.80s",
 		 number(mine), number(base), r ? "; most of them " : "",
-		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", r ? r->name : "");
+		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", name);
 	snprintf(c->because, sizeof(c->because), "%.220s", c->text);
 }
 
