@@ -410,7 +410,7 @@ bool fleet_joined_json(struct fleet *f, struct fleet_job *job, struct fleet_join
 	bool aligned = true;
 	int64_t before_ns;
 
-	if (!r || request_table_collides(q->table, r))
+	if (!r || request_table_collides(q->table, r) || request_table_is_orphan(q->table, r))
 		return false;
 	nodes = request_table_nodes(q->table, r, node);
 	for (uint32_t i = 0; i < nodes; i++) {

@@ -311,8 +311,7 @@ static void report(struct request_table *t, const struct request *r,
 		b->counts.violations_dropped++;
 }
 
-/* The piece that has its arrival is missing: the job's other requests came from an API process. */
-static bool is_orphan(const struct request_table *t, const struct request *r)
+bool request_table_is_orphan(const struct request_table *t, const struct request *r)
 {
 	return t->config.joins && t->job[r->job].has_client && !r->handed_ns;
 }
@@ -325,8 +324,8 @@ bool request_table_collides(const struct request_table *t, const struct request 
 /* Whether only a whole of several pieces says how long it took, or nobody believed says it. */
 static bool is_for_others(const struct request_table *t, const struct request *r)
 {
-	return t->config.joins ? !t->seen[r - t->request].believed || is_orphan(t, r) ||
-				     request_table_collides(t, r)
+	return t->config.joins ? !t->seen[r - t->request].believed ||
+				     request_table_is_orphan(t, r) || request_table_collides(t, r)
 			       : forwards(t, r);
 }
 
@@ -414,7 +413,7 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 	j->stats.shared += request_table_collides(t, r);
 	j->stats.joined +=
 	    t->config.joins && !request_table_collides(t, r) && request_table_nodes(t, r, node) > 1;
-	j->stats.partial += !r->arrival_ns || is_orphan(t, r);
+	j->stats.partial += !r->arrival_ns || request_table_is_orphan(t, r);
 	judge(t, r, REQUEST_TTFT, request_ttft_ns(r));
 	if (!lost && r->arrival_ns)
 		judge(t, r, REQUEST_TPOT, request_tpot_ns(r));

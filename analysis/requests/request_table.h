@@ -172,6 +172,8 @@ void request_table_leave(struct request_table *t, uint32_t node);
 void request_table_objectives(struct request_table *t, uint64_t ttft_ns, uint64_t tpot_ns);
 /* Whether its pieces belong to several requests that had the same id at once. Then it is not judged. */
 bool request_table_collides(const struct request_table *t, const struct request *r);
+/* Whether the piece that has its arrival is missing: the job's other requests came from an API process. */
+bool request_table_is_orphan(const struct request_table *t, const struct request *r);
 /* The nodes of its pieces, each once, in the order in which the request reached them. */
 uint32_t request_table_nodes(const struct request_table *t, const struct request *r,
 			     uint32_t node[REQUEST_PIECES]);

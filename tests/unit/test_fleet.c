@@ -2681,6 +2681,29 @@ static void a_request_of_two_nodes_is_one_on_their_jobs_clock(void **unused)
 	fs_fini(&j);
 }
 
+/* The decode instance's sysomd was started later, and reads what its process wrote before. The prefill
+ * instance's node has judged the request. */
+static void a_part_without_the_arrival_is_no_request(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct beat b = {.rank_count = 0};
+	struct fs_job j;
+	json_t *answer;
+
+	fs_init(&j, "serve", 4, 2, 11);
+	run_serving(&j, 10, 30);
+	for (; !fs_beat(&j, 1, now_s, ranks, &b); now_s += 0.1)
+		;
+	piece = piece_of(&j, 1, now_s - 2);
+	piece.id = 0xbbb;
+	add_requests(&b, ranks[0].rank.job);
+	send_beat(&b);
+	answer = fleet_request_json(fleet, NULL, "serve", 0xbbb);
+	assert_int_equal(json_array_size(json_object_get(answer, "requests")), 0);
+	json_decref(answer);
+	fs_fini(&j);
+}
+
 /* The instances share no collective that shows it. */
 static void one_clock_is_off(double error_ns)
 {
@@ -2960,6 +2983,7 @@ static const struct CMUnitTest tests[] = {
     T(requests_of_a_job_that_the_node_has_no_rank_of_count_for_nothing),
     T(open_requests_of_all_nodes_are_summed),
     T(a_request_of_two_nodes_is_one_on_their_jobs_clock),
+    T(a_part_without_the_arrival_is_no_request),
     T(a_clock_that_is_behind_says_no_transfer),
     T(a_clock_that_is_ahead_says_no_transfer),
     T(nodes_with_requests_of_their_own_are_not_asked_for_long),
