@@ -360,14 +360,15 @@ static bool waits(const struct request *r, bool here)
 	return r->state == REQUEST_WAITING && (r->queued_ns || (!here && r->handed_last_ns));
 }
 
-/* Its engine does nothing: it has missed the objective, whenever its first token comes. */
+/* Its engine does nothing: it has missed the objective, whenever its first token comes. Only if the job's
+ * spans say when one comes, as for other requests. */
 static void judge_overdue(struct request_table *t, const struct request_job_state *j)
 {
 	uint64_t late_ns = t->config.ttft_ns + t->config.settle_ns;
 	uint64_t still_ns = t->config.stall_ns > late_ns ? t->config.stall_ns : late_ns;
 	uint32_t next;
 
-	if (t->config.joins || !j->moved_ns || t->now_ns < j->moved_ns + still_ns)
+	if (t->config.joins || !j->stats.judged[REQUEST_TTFT] || t->now_ns < j->moved_ns + still_ns)
 		return;
 	t->still = (struct request_step){.begin_ns = j->moved_ns, .end_ns = t->now_ns};
 	for (uint32_t at = j->open.first; at; at = next) {

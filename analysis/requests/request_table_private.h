@@ -55,7 +55,7 @@ struct request_job_state {
 	struct request_usual usual;
 	struct request_job beat; /* what the next beat reports */
 	bool used;		 /* it had a request */
-	uint64_t moved_ns;	 /* of its latest step or delivery, by now_ns; 0: none yet */
+	uint64_t moved_ns;	 /* of its latest step or delivery, by now_ns */
 	bool has_client;	 /* pieces of an API process came */
 	uint64_t pieces_until_ns;
 	struct request_piece *piece;  /* REQUEST_PIECES_MAX that wait for a beat, or NULL */

@@ -120,6 +120,8 @@ def check_plain(stack, work):
     shown = stack.sysom("requests", row["request"])
     tap.ok(shown.returncode == 0 and request in shown.stdout and "time to first token" in shown.stdout and
            "longest" in shown.stdout, "plain: sysom requests ID shows its phases", shown.stdout + shown.stderr)
+    tap.ok(stack.sysom("requests", row["request"] + "-01abCDef").stdout == shown.stdout, "plain: and so with the engine's id of it")
+    tap.ok([j["arrived"] for j in stack.node()["jobs"]] == [len(truth)], "plain: a request is one under both ids", stack.node()["jobs"])
     job = wait_for(SETTLED_S, lambda: (lambda j: j if j.get("ended") == len(truth) else None)(stack.job("plain")))
     tap.ok(bool(job) and job["ttft"]["requests"] == len(truth) and job["ttft"]["p99_ms"] >= job["ttft"]["median_ms"] > 0,
            "plain: the aggregator has their number and times", stack.job("plain"))

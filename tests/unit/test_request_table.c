@@ -1195,6 +1195,20 @@ static void requests_that_wait_while_nothing_moves_have_missed_their_objective(v
 	assert_int_equal(stats(t).violated[REQUEST_TTFT], 2);
 }
 
+/* Spans of its steps have no tokens, and none ends it, as with SGLang's catalogue. */
+static void a_job_whose_spans_show_no_token_is_not_late(void **state)
+{
+	struct request_table *t = *state;
+
+	about(t, API, 7, 0, 1, 0);
+	for (uint64_t ms = 0; ms < 5000; ms += 1000)
+		HANDLES(t, ENGINE, RUN, ms, ms + 500, {7, 0, false});
+	at(t, 5000);
+	at(t, 60000);
+	assert_int_equal(find(t, 7)->state, REQUEST_RUNNING);
+	assert_int_equal(seen_count, 0);
+}
+
 /* A request that the API process refuses, or divides into several. */
 static void a_request_that_is_not_handed_over_does_not_wait_for_an_engine(void **state)
 {
@@ -1417,6 +1431,7 @@ int main(void)
 	    T(a_request_that_is_seen_only_by_its_release_is_over),
 	    T(a_release_in_the_engine_that_it_has_left_does_not_end_it),
 	    T(requests_that_wait_while_nothing_moves_have_missed_their_objective),
+	    T(a_job_whose_spans_show_no_token_is_not_late),
 	    T(a_request_that_is_not_handed_over_does_not_wait_for_an_engine),
 	    T(what_a_node_had_open_ends_when_it_starts_again),
 	    T(a_node_says_that_a_request_is_open_and_then_what_it_saw),
