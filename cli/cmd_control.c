@@ -22,23 +22,30 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	return 0;
 }
 
-static const char *ranks_word(double n)
+/* Those that changed: "2 ranks and 1 other process". */
+static const char *changed_text(const json_t *answer)
 {
-	return n == 1 ? "rank" : "ranks";
+	double others = 0;
+	const json_t *rank;
+	size_t i;
+
+	json_array_foreach (json_object_get(answer, "ranks"), i, rank)
+		others += json_integer_value(rank) < 0;
+	return term_ranks(jsonget_number(answer, "changed") - others, others);
 }
 
 /* "tracing on: 2 ranks changed, 5 were on already, 1 can't: ..." */
-static void print_trace_state(const struct options *o, const char *state, double changed,
-			      double already, double asked)
+static void print_trace_state(const struct options *o, const char *state, const json_t *answer)
 {
-	double cannot = asked - changed - already;
+	double already = jsonget_number(answer, "already");
+	double cannot =
+	    jsonget_number(answer, "asked") - jsonget_number(answer, "changed") - already;
 
 	if (o->channels >= 0)
-		printf("channels of NCCL's kernels for %g s: %s %s", o->channels,
-		       term_count(changed), ranks_word(changed));
+		printf("channels of NCCL's kernels for %g s: %s", o->channels,
+		       changed_text(answer));
 	else
-		printf("tracing %s: %s %s changed", state, term_count(changed),
-		       ranks_word(changed));
+		printf("tracing %s: %s changed", state, changed_text(answer));
 	if (already > 0)
 		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were",
 		       state);
@@ -69,7 +76,7 @@ static int trace_state(const struct options *o, const char *state)
 	if (o->json)
 		commands_print_json(j);
 	else
-		print_trace_state(o, state, changed, already, jsonget_number(j, "asked"));
+		print_trace_state(o, state, j);
 	json_decref(j);
 	return changed + already > 0 ? EXIT_OK : EXIT_NOTHING;
 }

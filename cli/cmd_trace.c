@@ -101,20 +101,23 @@ static void print_written(const struct options *o, const char *id, const char *p
 			  const struct trace_model *m, int windows, uint64_t slices)
 {
 	bool to_stdout = strcmp(path, "-") == 0;
+	size_t others = 0;
 
+	for (size_t i = 0; i < m->rank_count; i++)
+		others += m->ranks[i].who.rank < 0;
 	if (o->json && !to_stdout) {
-		json_t *j =
-		    json_pack("{s:s, s:o, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
-			      json_text(path), "format", is_kineto(o) ? "kineto" : "perfetto",
-			      "windows", windows, "ranks", (json_int_t)m->rank_count, "slices",
-			      (json_int_t)slices, "clocks", clocks_json(m));
+		json_t *j = json_pack(
+		    "{s:s, s:o, s:s, s:i, s:I, s:I, s:I, s:o}", "incident", id, "file",
+		    json_text(path), "format", is_kineto(o) ? "kineto" : "perfetto", "windows",
+		    windows, "ranks", (json_int_t)(m->rank_count - others), "other_processes",
+		    (json_int_t)others, "slices", (json_int_t)slices, "clocks", clocks_json(m));
 
 		commands_print_new(j);
 		return;
 	}
-	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %zu %s from %d %s\n",
-		to_stdout ? "standard output" : path, term_count((double)slices), m->rank_count,
-		m->rank_count == 1 ? "rank" : "ranks", windows,
+	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %s from %d %s\n",
+		to_stdout ? "standard output" : path, term_count((double)slices),
+		term_ranks((double)(m->rank_count - others), (double)others), windows,
 		windows == 1 ? "window" : "windows");
 	print_clocks(to_stdout ? stderr : stdout, m);
 }

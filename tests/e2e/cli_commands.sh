@@ -172,6 +172,9 @@ run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ]
 SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
 is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
 run off; is "off says how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
+echo '{"/api/v1/trace?state=off": {"changed": 4, "already": 0, "asked": 4, "ranks": [0, 1, -1, -1]}}' >"$T/node-answers.json"
+run off; is "and counts processes without a rank apart" has "tracing off: 2 ranks and 2 other processes changed"
+rm "$T/node-answers.json"
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
 run on --channels 12.5 --rank 3; is "on --channels asks for them" eval '[ $status = 0 ] && has "kernels for 12.5 s: 1 rank" && grep -q "node POST /api/v1/trace?state=on&channels=12.5&rank=3" "$T/requests"'
 run on --channels -1; is "for a time that is none it is a usage error" [ $status = 2 ]
