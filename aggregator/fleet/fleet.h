@@ -123,7 +123,7 @@ void fleet_sources(struct fleet *f, struct incident_sources *out);
  * baselines; the newest run if a series has several. Returns the number of series with that name,
  * because several users may have one. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
-/* Number of living ranks of a job. */
+/* Number of living ranks of a job; if none has a number, of its living processes. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);
 void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out);
 struct fleet_page {

@@ -46,18 +46,21 @@ uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEX
 uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 {
 	struct fleet_job *job;
-	uint32_t n = 0;
+	uint32_t ranks = 0, others = 0;
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, name);
 	for (uint32_t i = 0; job && i < job->rank_count; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		n += r->used && !r->contested && fleet_is_alive(f, r->seen_ns, now_ns) &&
-		     fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
+		if (!r->used || r->contested || !fleet_is_alive(f, r->seen_ns, now_ns) ||
+		    !fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node)))
+			continue;
+		ranks += r->rank >= 0;
+		others += r->rank < 0; /* a serving engine, its API process */
 	}
 	pthread_mutex_unlock(&f->lock);
-	return n;
+	return ranks ? ranks : others;
 }
 
 /* ---- for diagnosis ---- */

@@ -1521,6 +1521,30 @@ static void a_node_has_no_more_ranks_than_processes(void **unused)
 	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
 }
 
+/* An engine and its API process have no GPU: a step that its four workers lose costs four times as much. */
+static void processes_without_a_rank_are_no_ranks_of_a_job_that_has_some(void **unused)
+{
+	struct beat_rank r[4] = {0};
+	struct beat b = {.sequence = 1, .now_ns = mono(1), .ranks = r, .rank_count = 4};
+
+	now_s = 1;
+	snprintf(b.node, sizeof(b.node), "n0");
+	for (int k = 0; k < 4; k++) {
+		snprintf(r[k].rank.job, sizeof(r[k].rank.job), "serve");
+		memcpy(r[k].rank.node, b.node, sizeof(b.node));
+		r[k].rank.pid = 10 + (uint32_t)k;
+		r[k].rank.rank = -1;
+	}
+	fleet_beat(fleet, &b, via, mono(now_s));
+	assert_int_equal(fleet_job_ranks(fleet, "serve", mono(now_s)), 4);
+	r[0].rank.rank = 0;
+	r[1].rank.rank = 1;
+	b.sequence++;
+	b.now_ns = mono(2);
+	fleet_beat(fleet, &b, via, mono(now_s = 2));
+	assert_int_equal(fleet_job_ranks(fleet, "serve", mono(now_s)), 2);
+}
+
 static void who_is_silent_makes_room_in_a_full_table(void **unused)
 {
 	struct fs_job j;
@@ -3039,6 +3063,7 @@ static const struct CMUnitTest tests[] = {
     T(a_million_communicators_cost_one_beat_each),
     T(made_up_jobs_find_an_end),
     T(a_node_has_no_more_ranks_than_processes),
+    T(processes_without_a_rank_are_no_ranks_of_a_job_that_has_some),
     T(who_is_silent_makes_room_in_a_full_table),
     T(who_is_not_believed_makes_room_in_a_full_table),
     T(ten_thousand_nodes_all_find_a_place),
