@@ -7,6 +7,7 @@
 #include "base/daemon/misspelt.h"
 #include "cli/commands.h"
 #include "render/term.h"
+#include "ring/ring_format.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the full tables need; a narrower terminal gets fewer fields. */
@@ -18,6 +19,17 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
+/* Some causes count what the job gave that is of no use; no event is missing because of these. */
+static bool loses_events(const char *cause)
+{
+#define X(name, text, events)                                                                      \
+	if (!strcmp(cause, text))                                                                  \
+		return events;
+	RING_DROP_CAUSES (X)
+#undef X
+		return true; /* of the ring's reader */
+}
+
 static void print_lost(const json_t *rank)
 {
 	const json_t *lost = json_object_get(rank, "lost"), *v;
@@ -25,8 +37,10 @@ static void print_lost(const json_t *rank)
 
 	json_object_foreach ((json_t *)lost, cause, v)
 		if (json_number_value(v) > 0)
-			printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW),
-			       term_safe(cause, 32), term_count(json_number_value(v)),
+			printf("      %s%s %s: %s%s%s\n", term_style(TERM_YELLOW),
+			       loses_events(cause) ? "lost" : "left out", term_safe(cause, 32),
+			       term_count(json_number_value(v)),
+			       loses_events(cause) ? "" : " (sysom doctor explains it)",
 			       term_style(TERM_PLAIN));
 	if (jsonget_number(rank, "switched_off") > 0)
 		printf("      not recorded while tracing was off: %s\n",

@@ -32,7 +32,7 @@ json() { python3 -c "import json,sys; j=json.load(open('$T/out')); sys.exit(0 if
 plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xe2\x80\xae' "$T/out" "$T/err"; }
 
 run status; is "status exits 0" [ $status = 0 ]
-is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job (1 hangs), 8 ranks on 2 nodes" && has "0.10"'
+is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "left out span_value: 21 (sysom doctor explains it)" && has "1 job (1 hangs), 8 ranks on 2 nodes" && has "0.10"'
 is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
 run status; is "a rank that left is no longer ready" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +ready " "$T/out"'
 is "a misspelt variable of a job is reported, with the right one" has "SYSOM_ROL is set in the job, but nothing reads it; did you mean SYSOM_ROLE?"
