@@ -422,7 +422,7 @@ static void *helper_main(void *arg)
 	helper_leave_realtime();
 	tracer_inside_bits = TRACER_IN_SYSOM;
 	tracer_adopt_helper_lane();
-	prctl(PR_SET_NAME, "sysom", 0, 0, 0);
+	prctl(PR_SET_NAME, RING_HELPER_NAME, 0, 0, 0);
 	for (;;) {
 		helper_tick(clock_monotonic_ns(), &told_ns);
 		helper_sleep();

@@ -27,6 +27,7 @@
 #define RING_VERSION	       1u
 #define RING_HOST_SLOT_BYTES   64u
 #define RING_DEVICE_SLOT_BYTES 128u
+#define RING_HELPER_NAME       "sysom" /* of the preload's own thread, whose waits delay no step */
 #define RING_NAME_NONE	       0u /* name id of "unknown": the arena was full or the name unreadable */
 
 /* One counter per cause of loss in the process; the order is part of the format. Append only. The

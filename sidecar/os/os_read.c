@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/hash.h"
+#include "ring/ring_format.h"
 #include "sidecar/os/os_signals_private.h"
 
 #define ROW_MIN_MS 0.5
@@ -169,6 +170,14 @@ static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thre
 		snprintf(out, bytes, "%s of process %u", name, t->pid);
 }
 
+/* Whether it is the helper thread of the preload in a rank or a child of one: no step waits for it. */
+static bool is_helper(const char *name)
+{
+	size_t n = strlen(RING_HELPER_NAME);
+
+	return !strncmp(name, RING_HELPER_NAME, n) && (!name[n] || name[n] == ' ');
+}
+
 static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thread *t,
 			uint32_t root)
 {
@@ -184,6 +193,8 @@ static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thre
 		r->cpus[t->cpu / 64] |= 1ull << t->cpu % 64;
 	if (wait_ms >= ROW_MIN_MS || io_ms >= ROW_MIN_MS || irq_ms >= ROW_MIN_MS)
 		thread_name(s, tid, t, root, name, sizeof(name));
+	if (is_helper(name))
+		return;
 	thread_row(s, root, OS_SIGNAL_RUN_WAIT_THREAD, tid, wait_ms, name);
 	thread_row(s, root, OS_SIGNAL_IO_WAIT_THREAD, tid, io_ms, name);
 	snprintf(subject, sizeof(subject), "from thread %s on CPU %u", name, t->cpu);

@@ -34,6 +34,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "ring/ring_format.h"
 #include "sidecar/os/os_signals_private.h"
 #include "sidecar/os/os_signals.h"
 #include "tests/unit/skip.h"
@@ -322,6 +323,29 @@ static void had_the_cpu(const struct os_signals_options *o)
 	assert_near(sum_of(&v, "run_wait", ""), v.counted, 0.1, 20);
 	assert_near(sum_of(&v, "run_wait_thread", "os-victim"), v.counted, 0.1, 20);
 	assert_true(sum_of(&v, "cpu_hog", who) > 20);
+	victim_end(&v);
+}
+
+static double spin_as_the_helper(void *arg)
+{
+	prctl(PR_SET_NAME, RING_HELPER_NAME);
+	return spin_with_naps(arg);
+}
+
+/* What delays the preload's own thread delays no step. */
+static void names_no_wait_of_our_own_thread(void **state)
+{
+	struct victim v;
+	pid_t hog;
+
+	NEEDS_BPF();
+	victim_start(&v, &defaults, spin_as_the_helper, NULL);
+	hog = start_hog(0);
+	victim_run(&v);
+	kill(hog, SIGKILL);
+	waitpid(hog, NULL, 0);
+	assert_true(sum_of(&v, "run_wait", "") > 20);
+	assert_null(signal_of(&v, "run_wait_thread", RING_HELPER_NAME));
 	victim_end(&v);
 }
 
@@ -1649,6 +1673,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu, clean_up),
+	    cmocka_unit_test_teardown(names_no_wait_of_our_own_thread, clean_up),
 	    cmocka_unit_test_teardown(counts_migrations, clean_up),
 	    cmocka_unit_test_teardown(counts_page_faults, clean_up),
 	    cmocka_unit_test_teardown(minor_faults_are_as_many_as_getrusage_has, clean_up),
