@@ -50,6 +50,7 @@ int cmd_report_main(const struct options *o)
 		snprintf(path, sizeof(path), "%.8s.html", term_safe(jsonget_text(in, "id"), 32));
 		to = path;
 	}
+	commands_add_requests(&c, in);
 	r = trace_model_init(&m);
 	if (!r)
 		r = windows = incident_load_windows(&c, in, -1, &m);

@@ -15,8 +15,9 @@
 #include "render/escape.h"
 #include "render/term.h"
 
-#define SIGNALS_SHOWN 64
-#define WINDOWS_SHOWN 200
+#define SIGNALS_SHOWN  64
+#define WINDOWS_SHOWN  200
+#define REQUESTS_SHOWN 10
 
 EMBED_TEXT(report_page_style, "render/report.css");
 
@@ -102,6 +103,37 @@ static void put_step_incident(FILE *to, const json_t *in)
 	escape_around(to, "", jsonget_text(step, "id"), "</code> explains it.</p>\n");
 }
 
+/* Those that missed an objective, the newest first. */
+static void put_requests(FILE *to, const json_t *in)
+{
+	const json_t *list = json_object_get(in, "requests"), *v;
+	size_t i;
+
+	if (!json_array_size(list))
+		return;
+	fprintf(to,
+		"<section id=\"requests\">\n<h2>Late requests</h2>\n<div class=\"scroll\"><table>"
+		"<tr><th class=\"t\">request</th><th>missed</th><th>took</th><th>phase</th>"
+		"<th>of it</th></tr>\n");
+	json_array_foreach ((json_t *)list, i, v) {
+		if (i == REQUESTS_SHOWN)
+			break;
+		escape_around(to, "<tr><td class=\"t\">", jsonget_text(v, "id"), "</td>");
+		escape_cell(to, jsonget_text(v, "objective"));
+		escape_cell(to, term_ms_cell(jsonget_number(v, "ms")));
+		escape_cell(to, jsonget_text(v, "phase"));
+		escape_cell(to, term_ms_cell(jsonget_number(v, "phase_ms")));
+		fputs("</tr>\n", to);
+	}
+	fputs("</table></div>\n<p class=\"dim\">", to);
+	if (json_array_size(list) > REQUESTS_SHOWN)
+		fprintf(to, "And %zu more. ", json_array_size(list) - REQUESTS_SHOWN);
+	escape_around(
+	    to, "<code>sysom requests ", jsonget_text(in, "job"),
+	    "</code> lists all with their longest steps, <code>sysom requests</code> with "
+	    "a request's id its phases.</p>\n</section>\n");
+}
+
 void report_page_begin(FILE *to, const json_t *in)
 {
 	const json_t *nodes = json_object_get(in, "nodes"), *v;
@@ -130,6 +162,7 @@ void report_page_begin(FILE *to, const json_t *in)
 	report_verdict_put(to, in);
 	put_step_incident(to, in);
 	put_facts(to, in);
+	put_requests(to, in);
 }
 
 static void put_number(FILE *to, const json_t *signal, const char *key)

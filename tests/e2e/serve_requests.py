@@ -6,6 +6,7 @@ prefill and a decode instance; what sysom requests, the API, the metrics and the
 # long: four engines, one after the other
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -162,6 +163,8 @@ def check_step_incident(stack, work, request_incident):
         pages = [stack.sysom("show", request_incident).stdout, f.read(), stack.text("SYSOM_URL", f"/incidents/{request_incident}")]
     tap.ok(all(f"incident {step['id']}: {step['title']}" in page for page in pages), "slow step: so do show, report and page", pages[0])
     print("\n".join("# " + line for line in pages[0].splitlines() if "its step" in line))
+    late = re.findall(r"([0-9a-f]{16}) missed ttft", pages[0])
+    tap.ok(late and all(f"<td class=\"t\">{r}</td>" in pages[1] for r in late), "slow step: the report lists the late requests", late)
     back = stack.sysom("show", step["id"]).stdout
     tap.ok(" missed ttft: " in back and "(incident " in back, "slow step: the rank's incident names the requests' in turn", back)
 
