@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Another program on a CPU: real-time, 30 of every 50 ms, until SIGTERM or --seconds.
+"""Another program on a CPU: real-time, 30 of every 50 ms or as it is told, until SIGTERM or --seconds.
 
-    cpu_hog.py --cpu 1 [--seconds 30]
+    cpu_hog.py --cpu 1 [--ms 30 --every 50] [--seconds 30]
 """
 import argparse
 import ctypes
@@ -13,6 +13,8 @@ import time
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--cpu", type=int, required=True)
+    p.add_argument("--ms", type=float, default=30)
+    p.add_argument("--every", type=float, default=50)
     p.add_argument("--seconds", type=float, default=3600)
     o = p.parse_args()
     ctypes.CDLL(None).prctl(15, b"cpu-hog", 0, 0, 0)  # PR_SET_NAME
@@ -21,10 +23,10 @@ def main():
     print("cpu_hog: on", flush=True)
     end = time.monotonic() + o.seconds
     while time.monotonic() < end:
-        until = time.monotonic() + 0.03
+        until = time.monotonic() + o.ms / 1e3
         while time.monotonic() < until:
             pass
-        time.sleep(0.02)
+        time.sleep((o.every - o.ms) / 1e3)
 
 
 main()

@@ -3,10 +3,10 @@
 """A CPU limit: moves processes into a group with a quota, and back and
 away with the group on SIGTERM or after --seconds.
 
-    cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--beside ON,OFF] [--seconds 30]
+    cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--beside ON,OFF] [--period-ms 100] [--seconds 30]
 
 --percent: of a CPU. --of-use: of what they use together before. --beside: a process of the group computes
-for ON seconds, and rests for OFF.
+for ON seconds, and rests for OFF. --period-ms: of the quota.
 """
 import os
 import subprocess
@@ -31,6 +31,7 @@ def more(p):
     p.add_argument("--percent", type=float)
     p.add_argument("--of-use", type=float)
     p.add_argument("--beside")
+    p.add_argument("--period-ms", type=int, default=100)
 
 
 def beside(times, own):
@@ -48,7 +49,8 @@ def main():
         before = used_s(o.pid)
         time.sleep(USE_S)
         percent = o.of_use * (used_s(o.pid) - before) / USE_S
-    own.put("cpu_quota_us", max(1000, int(percent * 1000)))  # of 100,000, which is usual
+    own.put("cpu_period_us", o.period_ms * 1000)
+    own.put("cpu_quota_us", max(1000, int(percent * o.period_ms * 10)))
     own.put("cpu_shares", SHARES)
     car = beside(o.beside, own) if o.beside else None
     try:

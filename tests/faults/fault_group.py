@@ -8,7 +8,8 @@ import time
 
 # what a setting is called: the file and what it holds, in version 1 and in version 2
 SETTINGS = {
-    "cpu_quota_us": (("cpu.cfs_quota_us", "{}"), ("cpu.max", "{} 100000")),
+    "cpu_quota_us": (("cpu.cfs_quota_us", "{}"), ("cpu.max", "{}")),  # its period stays
+    "cpu_period_us": (("cpu.cfs_period_us", "{}"), ("cpu.max", "max {}")),
     "cpu_shares": (("cpu.shares", "{}"), ("cpu.weight", "{}")),
     "cpus": (("cpuset.cpus", "{}"), ("cpuset.cpus", "{}")),
     "mems": (("cpuset.mems", "{}"), ("cpuset.mems", "{}")),

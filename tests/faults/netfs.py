@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network file system (FUSE) whose server answers late, until SIGTERM. Any name is there.
 
-    netfs.py --at DIR [--lookup-ms N] [--flush-ms N]
+    netfs.py --at DIR [--lookup-ms N] [--flush-ms N] [--statfs-ms N]
 """
 import argparse
 import errno
@@ -37,6 +37,9 @@ def answer(o, code, node, body):
     if code == fuse.FLUSH:
         time.sleep(o.flush_ms / 1e3)
         return b""
+    if code == fuse.STATFS:
+        time.sleep(o.statfs_ms / 1e3)
+        return struct.pack("=5Q10I", 1 << 30, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 4096, 255, 4096, *[0] * 7)
     if code in (fuse.FORGET, fuse.FORGET_MANY, fuse.INTERRUPT):
         return None
     return b"" if code == fuse.RELEASE else errno.ENOSYS
@@ -47,6 +50,7 @@ def main():
     p.add_argument("--at", required=True)
     p.add_argument("--lookup-ms", type=float, default=0)
     p.add_argument("--flush-ms", type=float, default=0)
+    p.add_argument("--statfs-ms", type=float, default=0)
     o = p.parse_args()
     fuse.run("netfs", o.at, lambda *question: answer(o, *question))
 

@@ -5,8 +5,8 @@ program between them that can delay and lose packets.
 
     slow_link.py --file F
 
-F is read as it changes: "DELAY_MS LOSS_PERCENT". Prints the namespace, this end's device and address, and the other
-end's. Ends on SIGTERM.
+F is read as it changes: "DELAY_MS LOSS_PERCENT [LATE_PERCENT LATE_MS [BYTES_MAX]]". So many packets are late, and larger
+ones are lost. Prints the namespace, this end's device and address, and the other end's. Ends on SIGTERM.
 """
 import argparse
 import ctypes
@@ -46,7 +46,7 @@ def tun(name):
 class Link:
     def __init__(self, path):
         self.path, self.rng = path, random.Random(8)
-        self.delay_s = self.loss = 0
+        self.delay_s = self.loss = self.late = self.late_s = self.bytes_max = 0
         self.changed = None
         self.waiting = []  # (when, number, to, packet)
         self.number = 0
@@ -56,8 +56,9 @@ class Link:
         if at != self.changed:
             self.changed = at
             with open(self.path, encoding="ascii") as f:
-                delay, loss = f.read().split()
-            self.delay_s, self.loss = float(delay) / 1e3, float(loss) / 100
+                words = f.read().split()
+            delay, loss, late, late_ms, self.bytes_max = map(float, words + ["0", "0", "0", "0", "1e9"][len(words):])
+            self.delay_s, self.loss, self.late, self.late_s = delay / 1e3, loss / 100, late / 100, late_ms / 1e3
 
     def take(self, fd, to):
         while True:
@@ -65,9 +66,10 @@ class Link:
                 packet = os.read(fd, MTU + 100)
             except BlockingIOError:
                 return
-            if self.rng.random() >= self.loss:
+            if self.rng.random() >= self.loss and len(packet) <= self.bytes_max:
                 self.number += 1
-                heapq.heappush(self.waiting, (time.monotonic() + self.delay_s, self.number, to, packet))
+                when = time.monotonic() + self.delay_s + self.late_s * (self.rng.random() < self.late)
+                heapq.heappush(self.waiting, (when, self.number, to, packet))
 
     def give(self):
         while self.waiting and self.waiting[0][0] <= time.monotonic():

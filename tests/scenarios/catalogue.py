@@ -79,10 +79,10 @@ class Storage:
 
 
 class Link:
-    """The network of one rank delays and loses packets."""
+    """The network of one rank delays and loses packets; more: what slow_link.py knows beside."""
 
-    def __init__(self, delay_ms, loss_percent):
-        self.text = f"{delay_ms} {loss_percent}"
+    def __init__(self, delay_ms, loss_percent, more=""):
+        self.text = f"{delay_ms} {loss_percent} {more}"
 
     def start(self, s, rank):
         s.set_link(self.text)
@@ -149,6 +149,20 @@ class Growing(Aside):
     def stop(self, s, rank):
         super().stop(s, rank)
         s.usual_storage()
+
+
+class StoragePulses(Aside):
+    """The storage server answers one rank late for a while, and for a while not, again and again."""
+
+    def __init__(self, ms, on_s, off_s):
+        self.ms, self.on_s, self.off_s = ms, on_s, off_s
+
+    def run(self, s, rank):
+        while not self.over.is_set():
+            s.slow_storage(rank, self.ms)
+            self.over.wait(self.on_s)
+            s.usual_storage()
+            self.over.wait(self.off_s)
 
 
 class LinkPulses(Aside):
@@ -964,6 +978,55 @@ CASES = [
          (Pulses("gpu_clock.py --file {nvml} --device {rank} --mhz 1400", 3, 3), Order("sync_spells")), seconds=60),
     Case("growing_metric", "the metric of one rank's evaluation takes longer each time", "cpu-python",
          (Order("growing_metric"),), job=(*HOST, "--does", "evaluate every=60 steps=12"), seconds=60),
+    # a fourteenth one
+    Case("power_brake", "a rack's power brake lowers the clocks of all GPUs for 1.5 of every 4 s", "gpu-power",
+         (Pulses("gpu_clock.py --file {nvml} --device all --mhz 1200 --also throttle=128", 1.5, 2.5),), every_rank=True,
+         kind="uniform", seconds=60),
+    Case("eval_kernel", "one kernel takes five times as long, in the 16 of 40 steps that are evaluation", "gpu-kernel",
+         (Order("slower_in_evaluation name=gemm_f32_128x128_tn(qkv)"),),
+         job=(*HOST, "--does", "evaluate every=40 steps=16"), seconds=60),
+    Case("offload_aside", "activations go to the host on a stream of their own, and the backward pass waits for it",
+         ("gpu-copy", "gpu-queue"), (Order("offload_aside at=middle"),)),
+    Case("growing_optimizer", "the optimizer of every fourth step takes longer each time, on one rank", "gpu-kernel",
+         (Order("growing_optimizer"),), job=(*HOST, "--does", "accumulate every=4 at=middle"), seconds=60),
+    Case("staggered_gc", "each rank collects its garbage every eighth step, and each in another one",
+         ("cpu-python", "cpu-function", "sw-hot-path"), (Order("staggered_garbage", True),), every_rank=True, seconds=60),
+    Case("audit_hook", "a security hook in Python (sys.addaudithook) looks at each event of the interpreter", "cpu-python",
+         (Order("audit_events"),), job=(*HOST, "--does", "copy_config count=1"), ends=False),
+    Case("spin_lock", "a spin lock in shared memory, which another process has for most of the time",
+         ("cpu-function", "cpu-lock"), (Order("spin_shared"),)),
+    Case("import_lock", "the step imports a module whose import in another thread waits for a process",
+         ("cpu-lock", "cpu-process"), (Order("import_late"),)),
+    Case("syscall_agent", "a security agent's BPF program looks at each system call of one rank", ("cpu-function", "cpu-python"),
+         (Tool("bpftrace -e tracepoint:raw_syscalls:sys_enter{{if(pid=={pid}){{unroll(12){{@[kstack,ustack]=count()}}}}}}"),),
+         job=(*HOST, "--does", "small_files count=600"), needs=("command:bpftrace",)),
+    Case("private_copy", "each step changes a private mapping of a file of 64 MB", "os-faults", (Order("private_copy"),)),
+    Case("long_period", "a CPU limit with a period of a second, which is used up before its end", "os-cpu-limit",
+         (Tool("cpu_limit.py --pid {pid} --of-use 75 --period-ms 1000"),), job=("--loader", "none", "--host-ms", "12"),
+         seconds=60, needs=("cpu-group",)),
+    Case("bursts", "the rank's affinity is one CPU, and a real-time process runs there for 80 of every 250 ms",
+         "os-run-queue",
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1 --ms 80 --every 250")), job=BUSY,
+         seconds=60),
+    Case("mtu_hole", "packets of a gloo rank that are larger than 600 bytes are lost",
+         ("net-wait", "net-retransmits", "hang-transfer"), (Link(0, 0, "0 0 600"),), job=(*HOST, "--gloo"), link=True,
+         or_all=True, kind="hang", ends=False, needs=("module:torch", "netns"), seconds=40),
+    Case("jitter", "one in 14 packets of a gloo rank is 80 ms late", ("net-wait", "net-transfer", "net-retransmits"),
+         (Link(0, 0, "7 80"),), job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns"), seconds=60),
+    Case("search_domains", "a name is looked up in four search domains, and each answer comes late", "net-wait",
+         (Order("search_domains"),)),
+    Case("store_key", "each step waits for a key of torch's TCPStore that another process sets late", "net-wait",
+         (Order("late_keys"),), job=(*HOST, "--rank-does", "{rank} store_keys"), needs=("module:torch",)),
+    Case("free_space", "each step asks a network file system for its free space, and its server is slow",
+         ("storage-disk", "cpu-process"),
+         (Tool("netfs.py --at {dir}/shared-{rank} --statfs-ms 30"), Order("free_space path={dir}/shared-{rank}")),
+         needs=("fuse",)),
+    Case("growing_state", "the checkpoint that one rank writes every 12 steps is larger each time", "storage-sync",
+         (Order("growing_state"),), job=(*HOST, "--rank-does", "{rank} save_planned"), seconds=60),
+    Case("late_shards", "the storage of a data loader's worker answers late for 1.2 of every 3 s", "storage-loader",
+         (StoragePulses(60, 1.2, 1.8),), job=("--loader", "worker"), server=True, needs=("module:torch",), seconds=60),
+    Case("long_samples", "one in 12 samples takes the data loader's worker 150 times as long", "storage-loader",
+         (Order("long_samples"),), job=("--loader", "augment"), needs=("module:torch",), seconds=60),
 ]
 
 

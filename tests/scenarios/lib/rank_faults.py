@@ -12,6 +12,7 @@ import fcntl
 import gc
 import gzip
 import http.client
+import importlib
 import json
 import logging
 import logging.handlers
@@ -33,6 +34,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 import zlib
 
 PAGE = mmap.PAGESIZE
@@ -3727,6 +3729,241 @@ def sync_spells(rank, on_s=3, off_s=3, mb=8):
                 f.write(data)
                 f.flush()
                 os.fsync(f.fileno())
+
+
+# ---- a fourteenth round ----
+
+def slower_in_evaluation(rank, name, percent=400):
+    """One kernel takes longer, in the steps that only evaluate."""
+    try:
+        while True:
+            yield
+            rank.work.slower[name] = 1 + percent / 100 * rank.work.forward_only
+    finally:
+        del rank.work.slower[name]
+
+
+def offload_aside(rank, count=400):
+    """Activations go to the host on a stream of their own, and the backward pass waits for it."""
+    gpu, stream = rank.gpu, rank.gpu.add_stream()
+    while True:
+        yield
+        for _ in range(count):
+            gpu._copy_out(gpu.host, gpu.buffer, 1 << 20, gpu.streams[stream])
+        gpu.join(stream)
+
+
+def growing_optimizer(rank, every=4, percent=30, most=600):
+    """The optimizer's kernel takes longer each time that it runs."""
+    name, more = "lamb_kernel(float*, float*)", 0
+    try:
+        while True:
+            step = yield
+            more = min(most, more + percent * (step % every == 0))
+            rank.work.slower[name] = 1 + more / 100
+    finally:
+        del rank.work.slower[name]
+
+
+def staggered_garbage(rank, every=8, objects=400_000):
+    """Each rank collects its garbage every eighth step, and each in another one."""
+    heap = [[i] for i in range(objects)]
+    while heap:
+        step = yield
+        if step % every == 2 * rank.rank:
+            gc.collect()
+
+
+def audit_events(rank, rules=40):
+    """A security hook in Python compares each event with its rules."""
+    names, on = [f"forbidden.event{i}" for i in range(rules)], [True]
+
+    def on_event(event, _):
+        if on:
+            for name in names:
+                if event.startswith(name):
+                    raise PermissionError(event)
+
+    sys.addaudithook(on_event)  # for the life of the process
+    try:
+        while True:
+            yield
+    finally:
+        on.clear()
+
+
+def spin_shared(rank, hold_ms=45, rest_ms=5):
+    """A spin lock in shared memory, which another process has for most of the time."""
+    libc, shared = ctypes.CDLL(None), mmap.mmap(-1, PAGE)
+    word = ctypes.c_int.from_buffer(shared)
+    libc.pthread_spin_init(ctypes.byref(word), 1)
+
+    def other():
+        while True:
+            libc.pthread_spin_lock(ctypes.byref(word))
+            time.sleep(hold_ms / 1e3)
+            libc.pthread_spin_unlock(ctypes.byref(word))
+            time.sleep(rest_ms / 1e3)
+
+    with beside(multiprocessing.get_context("fork"), other):
+        while True:
+            yield
+            libc.pthread_spin_lock(ctypes.byref(word))
+            libc.pthread_spin_unlock(ctypes.byref(word))
+
+
+def import_late(rank, ms=30):
+    """A thread imports a module anew, whose body asks another process for a licence, and the step imports it too."""
+    places = os.path.join(rank.dir, f"vendor-{rank.rank}")
+    os.makedirs(places, exist_ok=True)
+    with open(os.path.join(places, "vendor_ops.py"), "w", encoding="ascii") as f:
+        f.write("import licence\nlicence.check()\n")
+    sys.path.insert(0, places)
+    ours, its = multiprocessing.Pipe()
+    go, begun = threading.Event(), threading.Event()
+
+    def check():
+        begun.set()
+        ours.send_bytes(b"q")
+        ours.recv_bytes()
+
+    def answer():
+        while its.recv_bytes():
+            time.sleep(ms / 1e3)
+            its.send_bytes(b"a")
+
+    def reload():
+        while go.wait():
+            go.clear()
+            sys.modules.pop("vendor_ops", None)
+            importlib.import_module("vendor_ops")
+
+    sys.modules["licence"] = types.ModuleType("licence")
+    sys.modules["licence"].check = check
+    with beside(multiprocessing.get_context("fork"), answer):
+        threading.Thread(target=reload, name="plugins", daemon=True).start()
+        while True:
+            yield
+            go.set()
+            begun.wait()
+            begun.clear()
+            importlib.import_module("vendor_ops")
+
+
+def private_copy(rank, mb=64):
+    """Each step changes its own copy of a mapped file: the kernel copies each page."""
+    path = os.path.join(rank.dir, f"weights-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(rank.rng.randbytes(1 << 20) * mb)
+    with open(path, "rb") as f:
+        ones = b"\1" * (mb << 8)
+        while True:
+            yield
+            with mmap.mmap(f.fileno(), mb << 20, access=mmap.ACCESS_COPY) as weights:
+                weights[::PAGE] = ones
+
+
+def search_domains(rank, ms=8, domains=4):
+    """A short name is looked up in each search domain, and the name server answers each question late."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        while True:
+            question, who = server.recvfrom(512)
+            time.sleep(ms / 1e3)
+            server.sendto(question[:2] + b"\x81\x83" + question[4:], who)  # no such name
+    os.environ["LOCALDOMAIN"] = " ".join(f"zone{i}.cluster.local" for i in range(domains))
+    os.environ["RES_OPTIONS"] = "ndots:5"
+    libc = ctypes.CDLL(None)
+    libc.__res_state.restype = ctypes.c_void_p
+    libc.__res_init()
+    ctypes.memmove(libc.__res_state() + 16, struct.pack("=iHHI8x", 1, socket.AF_INET, socket.htons(
+        server.getsockname()[1]), 0x0100007f), 20)  # nscount, nsaddr_list: of this thread
+    try:
+        while True:
+            yield
+            try:
+                socket.getaddrinfo("metrics", 80, socket.AF_INET)
+            except OSError:
+                pass
+    finally:
+        del os.environ["LOCALDOMAIN"], os.environ["RES_OPTIONS"]
+        libc.__res_init()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        server.close()
+
+
+def store_keys(rank):
+    """Each step asks for a key of a store (torch's TCPStore), which another process sets."""
+    import torch.distributed
+    script = ("import os, sys, time, torch.distributed as d\n"
+              "s = d.TCPStore('127.0.0.1', 0, None, True, wait_for_workers=False)\n"
+              "print(s.port, flush=True)\n"
+              "n = 0\n"
+              "while True:\n"
+              "    s.wait([f'asked{n}'])\n"
+              "    if os.path.exists(sys.argv[1]):\n"
+              "        time.sleep(int(open(sys.argv[1]).read()) / 1e3)\n"
+              "    s.set(f'done{n}', '1')\n"
+              "    n += 1\n")
+    with subprocess.Popen(["/usr/bin/python3", "-c", script, os.path.join(rank.dir, f"late-{rank.rank}")],
+                          stdout=subprocess.PIPE) as server:
+        store, n = torch.distributed.TCPStore("127.0.0.1", int(server.stdout.readline()), None, False), 0
+        try:
+            while True:
+                yield
+                store.set(f"asked{n}", "1")
+                store.get(f"done{n}")
+                n += 1
+        finally:
+            server.kill()
+
+
+def late_keys(rank, ms=30):
+    """The keys of store_keys come late."""
+    path = os.path.join(rank.dir, f"late-{rank.rank}")
+    with open(path + ".new", "w", encoding="ascii") as f:
+        f.write(str(ms))
+    os.rename(path + ".new", path)
+    try:
+        while True:
+            yield
+    finally:
+        os.unlink(path)
+
+
+def free_space(rank, path):
+    """Each step looks how much space the shared file system has left."""
+    while True:
+        yield
+        os.statvfs(path)
+
+
+def save_planned(rank, every=12, mb=2):
+    """Saves its state now and then."""
+    rank.saved_mb, block = mb, os.urandom(1 << 20)
+    while True:
+        step = yield
+        if step % every == every - 1:
+            save_checkpoint(os.path.join(rank.dir, f"planned-{rank.rank}"), block, rank.saved_mb, 0)
+
+
+def growing_state(rank, every=12, mb=16, most=128):
+    """What save_planned() saves is more each time."""
+    usual = rank.saved_mb
+    try:
+        while True:
+            step = yield
+            rank.saved_mb = min(most, rank.saved_mb + mb * (step % every == 0))
+    finally:
+        rank.saved_mb = usual
+
+
+def long_samples(rank, one_in=12, rounds=3000):
+    """One in so many samples of the loader's worker is far longer (--loader augment)."""
+    return harder_samples(rank, f"20 {one_in} {rounds}")
 
 
 def parse(text):

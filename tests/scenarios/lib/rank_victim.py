@@ -167,12 +167,17 @@ def make_augment_loader(o, rank):
             while True:
                 yield self.augment()
 
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+
         def augment(self):
-            rounds = 20
+            usual, one_in, long = 20, 0, 0
             if os.path.exists(path):
                 with open(path, encoding="ascii") as f:
-                    rounds = int(f.read())
-            rank_faults.loop_in_python(rounds)
+                    usual, one_in, long = map(int, (f.read() + " 0 0").split()[:3])
+            self.count += 1
+            rank_faults.loop_in_python(long if one_in and self.count % one_in == 0 else usual)
             return torch.zeros(16)
 
     class Loader:
