@@ -1021,7 +1021,7 @@ CASES = [
          ("storage-disk", "cpu-process"),
          (Tool("netfs.py --at {dir}/shared-{rank} --statfs-ms 30"), Order("free_space path={dir}/shared-{rank}")),
          needs=("fuse",)),
-    Case("growing_state", "the checkpoint that one rank writes every 12 steps is larger each time", "storage-sync",
+    Case("growing_state", "the checkpoint that one rank writes every eighth step is larger each time", "storage-sync",
          (Order("growing_state"),), job=(*HOST, "--rank-does", "{rank} save_planned"), seconds=60),
     Case("late_shards", "the storage of a data loader's worker answers late for 1.2 of every 3 s", "storage-loader",
          (StoragePulses(60, 1.2, 1.8),), job=("--loader", "worker"), server=True, needs=("module:torch",), seconds=60),

@@ -3941,7 +3941,7 @@ def free_space(rank, path):
         os.statvfs(path)
 
 
-def save_planned(rank, every=12, mb=2):
+def save_planned(rank, every=8, mb=2):
     """Saves its state now and then."""
     rank.saved_mb, block = mb, os.urandom(1 << 20)
     while True:
@@ -3950,7 +3950,7 @@ def save_planned(rank, every=12, mb=2):
             save_checkpoint(os.path.join(rank.dir, f"planned-{rank.rank}"), block, rank.saved_mb, 0)
 
 
-def growing_state(rank, every=12, mb=16, most=128):
+def growing_state(rank, every=8, mb=16, most=128):
     """What save_planned() saves is more each time."""
     usual = rank.saved_mb
     try:
