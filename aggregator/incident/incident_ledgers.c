@@ -277,15 +277,16 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	return true;
 }
 
-/* Where the job states its work, the reference has as much as the slow steps. So it has where it shows
- * far more than detection measured: detection knows what the launches of a step should take. */
+/* Where the job states its work, the reference has as much as the slow steps. Elsewhere it gets as much
+ * of it as explains why it shows more than detection measured: detection knows what the launches of a
+ * step should take. */
 static void same_work(const struct incident_judgement *j, double lost_ns,
 		      struct incident_ledgers *b)
 {
 	double shown_ns = step_ns(j, &b->slow) - step_ns(j, &b->usual);
 
 	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual)) {
-		if (lost_ns > 0 && shown_ns > thresholds.same.factor * lost_ns)
+		if (lost_ns > 0)
 			ledger_same_work(&b->slow, &b->usual, shown_ns - lost_ns);
 		return;
 	}
