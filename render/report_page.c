@@ -111,10 +111,10 @@ static void put_requests(FILE *to, const json_t *in)
 
 	if (!json_array_size(list))
 		return;
-	fprintf(to,
-		"<section id=\"requests\">\n<h2>Late requests</h2>\n<div class=\"scroll\"><table>"
-		"<tr><th class=\"t\">request</th><th>missed</th><th>took</th><th>phase</th>"
-		"<th>of it</th></tr>\n");
+	fprintf(to, "<section id=\"requests\">\n<h2>Late requests</h2>\n<div "
+		    "class=\"scroll\"><table class=\"named\">"
+		    "<tr><th class=\"t\">request</th><th>missed</th><th>took</th><th>phase</th>"
+		    "<th>of it</th></tr>\n");
 	json_array_foreach ((json_t *)list, i, v) {
 		if (i == REQUESTS_SHOWN)
 			break;
