@@ -64,7 +64,7 @@ rm "$T/answers.json"
 run top --job hung; is "and so does top" eval 'head -n 1 "$T/out" | grep -q "^3 ranks and 1 other process, "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
 run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* ready" "$T/out"'
-is "a process without a rank is none, and comes last" eval 'has "3 ranks and 1 process without a rank, " && tail -n 1 "$T/out" | grep -qE "^  hung +- "'
+is "a process without a rank is none, and comes last" eval 'has "3 ranks and 1 other process, " && tail -n 1 "$T/out" | grep -qE "^  hung +- "'
 is "and a dash for the rank of a process that has none" grep -qE "^  hung +- " "$T/out"
 run requests --once; is "requests shows what each serving job has open, and its times" eval '[ $status = 0 ] && grep -qE "^serve +52 +3 +9 +1.50 s +310 ms +12.3 s +1 " "$T/out" && ! has missed\ *at'
 run requests serve --once; is "with a job also the requests that missed an objective, and why, harmless to the terminal" eval 'grep -qE "^00000000deadbeef .* ttft +12.3 s +queue +11.0 s" "$T/out" && has "longest step 10.9 s, 4,096 tokens of 32 requests" && plain'
