@@ -187,8 +187,9 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 
 		compute += ms;
 		add_record(j, RECORD_KERNEL,
-			   !k && j->what == GPU_OTHER && of_fault && lost_ms > 0 ? KERNELS + 2
-										 : k + 1,
+			   !k && j->what == GPU_OTHER && of_fault && lost_ms >= j->lost_ms
+			       ? KERNELS + 2
+			       : k + 1,
 			   t + 1 + k, at, (double)ns);
 		at += ns;
 	}
