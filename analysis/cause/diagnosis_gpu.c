@@ -24,6 +24,7 @@ struct pair {
 	const char *name;
 	double slow_count, slow_ns; /* 0: the slow steps do not have it */
 	double count, total_ns;	    /* of the base; 0: it does not have it */
+	const char *where;	    /* the base: "before" or "on the peers" */
 	double extra_ns;	    /* beyond the typical ratio */
 	/* count and total_ns: estimated, as the base's time for launches of this size */
 	bool expected;
@@ -263,6 +264,33 @@ static uint32_t merge_configurations(struct pair *p, uint32_t n)
 	return kept;
 }
 
+static bool is_same_kernel(const char *a, const char *b)
+{
+	size_t n = kernel_name_bytes(a);
+
+	return n == kernel_name_bytes(b) && !strncmp(a, b, n);
+}
+
+/* A kernel that the ledger's reference has not at all may run on the peers, or in other steps. */
+static void find_base_by_name(const struct diagnosis_view *v, const struct diagnosis_bases *b,
+			      struct pair *p, uint32_t n)
+{
+	char name[LEDGER_NAME_BYTES];
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t k = 0;
+
+		while (k < n && !(p[k].total_ns > 0 && is_same_kernel(p[k].name, p[i].name)))
+			k++;
+		if (!is_fresh(&p[i]) || k < n || !b->count)
+			continue;
+		text_copy(name, sizeof(name), p[i].name);
+		name[kernel_name_bytes(name)] = '\0';
+		base_of(v, b, name, &p[i].count, &p[i].total_ns);
+		p[i].where = b->where;
+	}
+}
+
 /* Whether the kernel's share of the compute time matters. */
 static bool matters(const struct pair *p, double whole)
 {
@@ -432,7 +460,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		    p[i].extra_ns, 1);
 		kernel_name_short(p[i].name, c->subject, sizeof(c->subject));
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long as %s",
-			 NAME_SHOWN, c->subject, ratio_of(&p[i]), v->kernels_where);
+			 NAME_SHOWN, c->subject, ratio_of(&p[i]), p[i].where);
 		text_copy(c->because, sizeof(c->because), c->text);
 	}
 }
@@ -614,6 +642,9 @@ static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases
 		n = pair_by_name(v, b, p);
 		v->kernels_where = b->where;
 	}
+	for (uint32_t i = 0; i < n; i++)
+		p[i].where = v->kernels_where;
+	find_base_by_name(v, b, p, n);
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
 	other_names(v, p, n, whole);

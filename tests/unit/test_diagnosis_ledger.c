@@ -596,6 +596,22 @@ static void kernels_are_compared_where_the_work_is_the_same(void **unused)
 	end(&w);
 }
 
+/* The slow steps are those with an optimizer, and no healthy step of the ledger is. A window has one. */
+static void a_kernel_of_other_steps_is_compared_by_name(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "lamb<<<320,1,1, 512,1,1>>>", 0, 60, 0, 1);
+	w.named[0] = (struct diagnosis_kernel){.name = "lamb", .count = 1, .total_ns = 60e6};
+	w.named_before[0] = (struct diagnosis_kernel){.name = "lamb", .count = 1, .total_ns = 20e6};
+	w.named_count = 1;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_KERNEL);
+	assert_non_null(strstr(out.summary, "kernel lamb takes 3.00 times as long as before"));
+	end(&w);
+}
+
 /* Some slow steps are slow for another reason, and have the usual variant. */
 static void a_variant_in_most_of_the_slow_steps_is_a_variant(void **unused)
 {
@@ -1186,6 +1202,7 @@ int main(void)
 	    cmocka_unit_test(more_launches_in_some_steps_are_more_work),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(kernels_are_compared_where_the_work_is_the_same),
+	    cmocka_unit_test(a_kernel_of_other_steps_is_compared_by_name),
 	    cmocka_unit_test(a_variant_in_most_of_the_slow_steps_is_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(rows_of_the_reference_are_not_crowded_out),
