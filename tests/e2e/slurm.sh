@@ -74,7 +74,8 @@ batch() { # name script... : as a user; its output is $WORK/home/NAME.out. The j
 over() { scontrol -o show job "$1" | grep -q ' JobState=\(COMPLETED\|FAILED\) '; } # `sbatch --wait` looks ever more rarely
 verdict_lines() { # the lines of README.md's verdict as patterns: numbers, the node and the id are others
 	page_block README.md "In Slurm" 3 | sed -E 's/ show [0-9a-f]+$/ show ID/; s/ node [a-z0-9]+$/ node HOST/
-		s/[][+().*#]/\\&/g; s/[0-9]+(\\\.[0-9]+)?/[0-9.]+/g; s/ ID$/ [0-9a-f]{8}/; s/.*/^&$/' | sed "s/HOST/$NODE/"
+		s/[][+().*#]/\\&/g; s/[0-9]+(\\\.[0-9]+)?/[0-9.]+/g; s/ ID$/ [0-9a-f]{8}/; s/.*/^&$/
+		s/(\[0-9\.\]\+) of (\[0-9\.\]\+) ms/(\1 of )?\2 ms/' | sed "s/HOST/$NODE/" # all of it is said without "of"
 }
 reads_like_readme() { # name: its output ends with these lines
 	local lines
