@@ -58,7 +58,7 @@ ok "the daemons end" stack_stop
 
 # ---- as README.md has it, on a machine of its own ----
 ok "README.md has commands for use" page_lines README.md "Use it" 1 '^make all && sudo make install$' '^sysom-aggregator' '^sudo sysomd' \
-	'^sysom run -- torchrun' '^sysom run -- simjob'
+	'^sysom run -- torchrun' '^sysom run -- simjob' '^sysom run --job chat -- vllm serve'
 lacks=
 for need in root mounts command:ip command:unshare; do /usr/bin/python3 tests/needs.py $need >/dev/null || lacks=$need; done
 if [ -z "$lacks" ]; then

@@ -35,7 +35,7 @@ printf 'sysom-spans 1\nspan\tx\t0\t0\n' >"$WORK/bad.spans"
 SYSOM_SPANS=$WORK/bad.spans "$BIN/sysom" run --job bad -- /usr/bin/python3 -c \
 	'import ctypes, time; ctypes.CDLL(None).sysom_step_begin(None, 0); time.sleep(30)' &
 job=$!
-named() { "$BIN/sysom" doctor | grep -q 'refused the file in their SYSOM_SPANS, for example .* because of line 2'; }
+named() { "$BIN/sysom" doctor | grep -q 'refused the file in SYSOM_SPANS, for example .* because of line 2'; }
 ok "sysom doctor names a catalogue that a process refused" stack_wait 15 named
 kill $job
 finish
