@@ -38,7 +38,7 @@ ok "all 64 have as many steps as a sketch takes" stack_wait 60 stepped
 made=$(node_counter sysom_sketches_made_total)
 two_more() { [ "$(node_counter sysom_sketches_sent_total)" -ge $((made + 32)) ]; }
 ok "and two periods later" stack_wait 30 two_more
-ok "the aggregator knows 64 processes" is "$(api jobs '.jobs[] | .ranks')" 64
+ok "the aggregator knows 64 processes" is "$(api jobs '.jobs[] | .ranks, .other_processes' | paste -sd' ')" "16 48"
 ok "it refused no sketch" is "$(fleet_counter 'sketches_total{status="reject"}')" 0
 curl -sf "$SYSOM_URL/metrics" | grep '^sysom_aggregator_refused_total' | grep -v ' 0$' | sed 's/^/# /'
 ok "nor anything else that was reported" is "$(curl -sf "$SYSOM_URL/metrics" | awk '/^sysom_aggregator_refused_total/ {sum += $2} END {print sum}')" 0

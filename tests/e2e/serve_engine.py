@@ -51,12 +51,14 @@ def shows_process(diagnosis):
     return diagnosis["cause"] == "cpu-process"
 
 
-def accused(stack, rank, since_ns, shows):
-    """The incident after this time that accuses this rank, with evidence that shows the fault."""
+def accused(stack, rank, since_ns, shows, by_all):
+    """The incident after this time that accuses this rank (by_all: or the whole job), with evidence that shows the
+    fault."""
     for i in stack.incidents():
         if i["symptom"] == "transient" or int(i["end_unix_ns"]) < since_ns:
             continue
-        if rank in i["ranks"] and any(rank in d["ranks"] and shows(d) for d in i["diagnoses"]):
+        if rank in i["ranks"] and any((rank in d["ranks"] or (by_all and i["symptom"] == "slow_job")) and shows(d)
+                                      for d in i["diagnoses"]):
             return i
     return None
 
@@ -108,10 +110,10 @@ def check_live(work):
              (missed_objective(truth) if i["symptom"] == "slow_requests" else
               was_slow(truth, int(i["begin_unix_ns"]) - offset, int(i["end_unix_ns"]) - offset))]
     tap.ok(not false, f"no incident in {HEALTHY_S} s but where steps or requests were slow", false)
-    for rank, (begin, _), shows, what in ((1, SLOW, shows_gpu, "a slow GPU"),
-                                          (1, SCHEDULE, shows_process, "waiting for a slow scheduler")):
+    for rank, (begin, _), shows, what, by_all in ((1, SLOW, shows_gpu, "a slow GPU", False),
+                                                  (1, SCHEDULE, shows_process, "waiting for a slow scheduler", True)):
         since = start_ns + int(begin * 1e9) + unix_offset_ns()
-        found = wait_for(120, lambda: accused(stack, rank, since, shows))
+        found = wait_for(120, lambda: accused(stack, rank, since, shows, by_all))
         tap.ok(found, f"{what} of rank {rank} is an incident that says so",
                [(i["symptom"], i["ranks"], [(d["ranks"], d["cause"]) for d in i["diagnoses"]]) for i in stack.incidents()])
         if found:
