@@ -45,7 +45,9 @@ class EngineCore:
         """Fills the queue before it waits for the oldest step, so that workers never wait for us."""
         if len(self.batch_queue) < self.batch_queue_size and self.scheduler.has_requests():
             scheduler_output = self.scheduler.schedule()
-            if scheduler_output.total_num_scheduled_tokens or not self.batch_queue:
+            # workers learn from one without tokens, too, which caches to fetch and which requests have ended
+            if (scheduler_output.total_num_scheduled_tokens or scheduler_output.kv_connector_metadata
+                    or scheduler_output.finished_req_ids or not self.batch_queue):
                 future = self.model_executor.execute_model(scheduler_output, non_block=True)
                 self.batch_queue.append((scheduler_output, future))
                 if len(self.batch_queue) < self.batch_queue_size and not future.done():
