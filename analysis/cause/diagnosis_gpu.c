@@ -90,12 +90,17 @@ static uint32_t pair_by_name(const struct diagnosis_view *v, const struct diagno
 	return n;
 }
 
-/* Whether both are launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
-static bool is_configuration(const char *a, const char *b)
+static bool is_same_kernel(const char *a, const char *b)
 {
 	size_t n = kernel_name_bytes(a);
 
-	return a[n] && n == kernel_name_bytes(b) && b[n] && !strncmp(a, b, n);
+	return n == kernel_name_bytes(b) && !strncmp(a, b, n);
+}
+
+/* Whether both are launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
+static bool is_configuration(const char *a, const char *b)
+{
+	return is_same_kernel(a, b) && a[kernel_name_bytes(a)] && b[kernel_name_bytes(b)];
 }
 
 /* Threads per launch; 0: not known. */
@@ -264,25 +269,20 @@ static uint32_t merge_configurations(struct pair *p, uint32_t n)
 	return kept;
 }
 
-static bool is_same_kernel(const char *a, const char *b)
-{
-	size_t n = kernel_name_bytes(a);
-
-	return n == kernel_name_bytes(b) && !strncmp(a, b, n);
-}
-
 /* A kernel that the ledger's reference has not at all may run on the peers, or in other steps. */
 static void find_base_by_name(const struct diagnosis_view *v, const struct diagnosis_bases *b,
 			      struct pair *p, uint32_t n)
 {
 	char name[LEDGER_NAME_BYTES];
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && b->count; i++) {
 		uint32_t k = 0;
 
+		if (!is_fresh(&p[i]))
+			continue;
 		while (k < n && !(p[k].total_ns > 0 && is_same_kernel(p[k].name, p[i].name)))
 			k++;
-		if (!is_fresh(&p[i]) || k < n || !b->count)
+		if (k < n)
 			continue;
 		text_copy(name, sizeof(name), p[i].name);
 		name[kernel_name_bytes(name)] = '\0';

@@ -859,14 +859,20 @@ static double work_of(const struct ledger_row *rows, uint32_t count, struct more
 int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_ns)
 {
 	size_t room = (size_t)slow->count + reference->count + 1;
-	struct ledger_row *rows = calloc(room, sizeof(*rows));
-	struct more_work *m = calloc(room, sizeof(*m));
+	struct ledger_row *rows;
+	struct more_work *m;
 	uint32_t n = 0;
 	double ns = 0;
+	int err;
 
-	if (rows && m)
+	if (!(most_ns > 0))
+		return 0;
+	rows = calloc(room, sizeof(*rows));
+	m = calloc(room, sizeof(*m));
+	err = rows && m ? 0 : -ENOMEM;
+	if (!err)
 		ns = work_of(rows, ledger_subtract(slow, reference, rows), m, &n);
-	if (ns > 0 && most_ns > 0) {
+	if (ns > 0) {
 		double share = fmin(1, most_ns / ns) * (double)reference->steps;
 
 		ledger_join_configurations(slow);
@@ -884,10 +890,9 @@ int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_
 		}
 		reference->total_ns = ledger_sum(reference);
 	}
-	n = rows && m;
 	free(rows);
 	free(m);
-	return n ? 0 : -ENOMEM;
+	return err;
 }
 
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share)

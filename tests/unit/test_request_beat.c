@@ -25,7 +25,7 @@ struct fixture {
 	struct request_beat q;
 	struct beat b;
 	struct beat_rank ranks[JOBS];
-	uint64_t told[JOBS]; /* arrivals that beats reported */
+	uint64_t reported[JOBS]; /* arrivals in beats */
 };
 
 static void on_violation(void *arg, const char *job, uint32_t process, struct request_violation *v)
@@ -79,7 +79,7 @@ static void beat(struct fixture *f, bool arrived)
 
 	assert_true(left <= ROOM);
 	for (uint32_t i = 0; i < f->q.count; i++)
-		f->told[strtoul(f->q.sent[i].job + strlen("serve-"), NULL, 10)] +=
+		f->reported[strtoul(f->q.sent[i].job + strlen("serve-"), NULL, 10)] +=
 		    f->q.sent[i].counts.arrived;
 }
 
@@ -99,12 +99,12 @@ static void each_job_has_its_turn(void **state)
 		beats++;
 	}
 	for (uint32_t i = 2; i < JOBS; i++)
-		assert_int_equal(f->told[i], 1);
+		assert_int_equal(f->reported[i], 1);
 	/* and nothing is said twice, or lost */
 	for (uint32_t i = 0; i < beats; i++)
 		beat(f, true);
 	for (uint32_t i = 0; i < JOBS; i++)
-		assert_int_equal(f->told[i], i < 2 ? 1 + beats : 1);
+		assert_int_equal(f->reported[i], i < 2 ? 1 + beats : 1);
 }
 
 static void what_did_not_arrive_is_said_again_when_there_is_room(void **state)
@@ -113,13 +113,13 @@ static void what_did_not_arrive_is_said_again_when_there_is_room(void **state)
 
 	for (uint32_t i = 0; i < 8; i++)
 		beat(f, false);
-	memset(f->told, 0, sizeof(f->told));
+	memset(f->reported, 0, sizeof(f->reported));
 	/* the last beat of these was lost, too */
 	beat(f, false);
 	for (uint32_t i = 0; i < 2 * JOBS; i++)
 		beat(f, true);
 	for (uint32_t i = 0; i < JOBS; i++)
-		assert_int_equal(f->told[i], 1);
+		assert_int_equal(f->reported[i], 1);
 }
 
 static void jobs_without_a_rank_in_the_beat_wait(void **state)
