@@ -50,16 +50,21 @@ static uint64_t last_of(const struct anomaly_kind *k)
 		   : 0;
 }
 
-/* The place of the kind; a new one replaces the kind that was seen last the longest ago. */
+static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
+{
+	return k->count && k->period == s->period && k->phase == s->step.phase;
+}
+
+/* A new kind replaces the one that was seen last the longest ago. */
 static void remember_usual(struct anomaly *a, const struct window_step *s)
 {
 	struct anomaly_kind *k = &a->kind[0];
 
-	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX && k->period != s->period; i++)
-		if (a->kind[i].period == s->period || last_of(&a->kind[i]) < last_of(k))
+	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX && !is_of(k, s); i++)
+		if (is_of(&a->kind[i], s) || last_of(&a->kind[i]) < last_of(k))
 			k = &a->kind[i];
-	if (k->period != s->period)
-		*k = (struct anomaly_kind){.period = s->period};
+	if (!is_of(k, s))
+		*k = (struct anomaly_kind){.period = s->period, .phase = s->step.phase};
 	k->step[k->next] = *s;
 	k->step[k->next].flags |= WINDOW_STEP_MARGIN;
 	k->next = (k->next + 1) % ANOMALY_KIND_STEPS;
@@ -181,17 +186,25 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 			closed = anomaly_close(a, now_ns);
 	}
 	remember(a, s);
-	if (s->period && !flagged && !(s->flags & WINDOW_STEP_OUT))
+	if (s->expected_ns > 0 && !flagged && !(s->flags & WINDOW_STEP_OUT))
 		remember_usual(a, s);
 	return closed;
 }
 
-static bool has_flagged(const struct anomaly *a, uint32_t period)
+/* How many usual steps of the kind the window lacks: it shall begin with as many as a margin has. */
+static uint32_t lacks(const struct anomaly *a, const struct anomaly_kind *k)
 {
-	for (uint32_t i = 0; i < a->step_count && period; i++)
-		if (a->steps[i].period == period && a->steps[i].flags & WINDOW_STEP_FLAGGED)
-			return true;
-	return false;
+	uint32_t usual = 0, flagged = 0;
+
+	for (uint32_t i = 0; i < a->step_count; i++) {
+		uint32_t flags = a->steps[i].flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT);
+
+		if (!is_of(k, &a->steps[i]))
+			continue;
+		flagged += (flags & WINDOW_STEP_FLAGGED) != 0;
+		usual += !flags && !flagged && a->steps[i].expected_ns > 0;
+	}
+	return flagged && usual < k->count ? k->count - usual : 0;
 }
 
 ORDER_BY(by_begin, struct window_step, ORDER_UP(step.begin_ns));
@@ -202,10 +215,17 @@ uint32_t anomaly_reference(const struct anomaly *a, struct window_step *out)
 
 	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX; i++) {
 		const struct anomaly_kind *k = &a->kind[i];
+		uint32_t more = lacks(a, k);
 
-		for (uint32_t q = 0; q < k->count && has_flagged(a, k->period); q++)
-			if (k->step[q].step.end_ns <= a->steps[0].step.begin_ns)
-				out[n++] = k->step[q];
+		for (uint32_t q = 1; q <= k->count && more; q++) {
+			const struct window_step *s =
+			    &k->step[(k->next + ANOMALY_KIND_STEPS - q) % ANOMALY_KIND_STEPS];
+
+			if (s->step.end_ns > a->steps[0].step.begin_ns)
+				continue;
+			out[n++] = *s;
+			more--;
+		}
 	}
 	qsort(out, n, sizeof(*out), by_begin);
 	return n;

@@ -2,7 +2,8 @@
  * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
  * some healthy steps, or at its length limit; then the next window continues the same anomaly.
- * Steps of a kind (kinds.h) are far apart, so the latest usual ones of each kind are kept for it.
+ * Steps are compared with those of their phase and kind (kinds.h). These may be far apart, as those of
+ * evaluation are, so the latest usual ones of each are kept for it.
  * Token buckets bound a storm: one for full windows, one for full windows with a spike, and one for
  * summaries. The fewer tokens the first one has, the more time a window must have lost to be full. So
  * many small anomalies do not use up the evidence of a large one. A window with a spike takes a token
@@ -36,9 +37,9 @@ struct anomaly_bucket {
 	uint64_t at_ns;
 };
 
-/* The latest usual steps of one kind. */
+/* The latest usual steps of one phase and kind. */
 struct anomaly_kind {
-	uint32_t period, next, count; /* period 0: free */
+	uint32_t phase, period, next, count; /* count 0: free */
 	struct window_step step[ANOMALY_KIND_STEPS];
 };
 
@@ -75,9 +76,8 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 /* Closes an open window now, at shutdown or when the rank is gone. True if there is a window to
  * take. */
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
-/* The reference of the closed window's flagged steps that are of a kind: the latest usual steps of
- * these kinds from before the window, in order; at most ANOMALY_REFERENCE_MAX.
- * Returns their number. */
+/* The reference that the closed window lacks: of each phase and kind of its flagged steps, the latest
+ * usual steps from before it, in order; at most ANOMALY_REFERENCE_MAX. Returns their number. */
 uint32_t anomaly_reference(const struct anomaly *a, struct window_step *out);
 /* Call after the closed window was taken or discarded. */
 void anomaly_reset(struct anomaly *a);

@@ -132,15 +132,26 @@ static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 	return !count;
 }
 
-/* The kind of the excerpt's steps, slow and healthy ones. */
-static uint32_t period_of(const struct excerpt *p)
+/* Which steps are compared with each other. */
+struct kind {
+	uint32_t period, phase; /* as in diagnosis_rank */
+};
+
+static struct kind kind_of(const struct excerpt *p, bool healthy)
 {
-	return p->slow.rank.period;
+	const struct diagnosis_rank *r = &(healthy ? &p->healthy : &p->slow)->rank;
+
+	return (struct kind){r->period, r->phase};
+}
+
+static bool is_same(struct kind a, struct kind b)
+{
+	return a.period == b.period && a.phase == b.phase;
 }
 
 /* The ledgers of steps of one kind. */
 struct kind_ledgers {
-	uint32_t period;
+	struct kind kind;
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
 };
 
@@ -156,7 +167,7 @@ static void add_views(const struct incident *i, const struct member *m, const st
 		const struct view *v = &m->excerpts.view[k];
 		double weight;
 
-		if (!v->excerpt || period_of(v->excerpt) != to->period ||
+		if (!v->excerpt || !is_same(kind_of(v->excerpt, false), to->kind) ||
 		    !is_in(spells, count, v->begin_unix_ns))
 			continue;
 		weight =
@@ -166,15 +177,23 @@ static void add_views(const struct incident *i, const struct member *m, const st
 	free(spells);
 }
 
-static void add_peers(const struct incident *i, const struct incident_judgement *j, uint32_t period,
-		      const struct coll_split *s, struct ledger *to)
+/* same: only steps of the kind; else also those of other phases. */
+static bool compares(const struct excerpt *p, bool healthy, struct kind kind, bool same)
+{
+	struct kind is = kind_of(p, healthy);
+
+	return is.period == kind.period && (!same || is.phase == kind.phase);
+}
+
+static void add_peers(const struct incident *i, const struct incident_judgement *j,
+		      const struct coll_split *s, bool same, struct kind_ledgers *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 		const struct excerpt *p = peer_excerpt(m);
 
-		if (p && period_of(p) == period && !incident_is_culprit(i, j, m))
-			add(p, false, 1, s, to);
+		if (p && compares(p, false, to->kind, same) && !incident_is_culprit(i, j, m))
+			add(p, false, 1, s, &to->peers);
 	}
 }
 
@@ -215,49 +234,52 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 	return p->healthy_is_before && p->begin_unix_ns <= (int64_t)m->own.begin_unix_ns;
 }
 
-/* Adds healthy steps of a kind, of the windows whose healthy steps differ enough from a slow step, both
- * with the same work.
- * A difference far above what detection measured is one of work (evaluation beside training), so such
- * windows count only if there are no others. Later healthy steps may have the same fault, in a milder
- * form, so steps from before the first slow one replace them. */
-static void add_healthy(const struct incident_judgement *j, const struct member *m, uint32_t period,
-			const struct coll_split *s, const struct ledger *slow, double lost_ns,
-			struct ledger *to)
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with the
+ * same work. Later healthy steps may have the same fault, in a milder form, so steps from before the
+ * first slow one replace them. */
+static void add_healthy(const struct incident_judgement *j, const struct member *m,
+			const struct coll_split *s, double lost_ns, bool same,
+			struct kind_ledgers *to)
 {
-	double slow_ns = step_ns(j, slow);
-	const struct excerpt *all[EXCERPTS], *list[EXCERPTS];
-	double shown[EXCERPTS], most = -HUGE_VAL, likely = -HUGE_VAL, enough,
-				limit = lost_ns > 0 ? thresholds.same.factor * lost_ns : HUGE_VAL;
-	uint32_t count = excerpts_of(m, false, all), n = 0, kept = 0;
+	double slow_ns = step_ns(j, &to->slow), shown[EXCERPTS], most = -HUGE_VAL, enough;
+	const struct excerpt *list[EXCERPTS];
+	uint32_t count = excerpts_of(m, false, list), n = 0, kept = 0;
 	uint64_t before = 0;
 
-	for (uint32_t q = 0; q < count; q++)
-		if (period_of(all[q]) == period)
-			list[n++] = all[q];
-	for (uint32_t q = 0; q < n; q++) {
+	for (uint32_t q = 0; q < count; q++) {
 		const struct ledger *l = excerpt_ledger(list[q], true);
 
-		shown[q] =
-		    l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(slow, l) : -HUGE_VAL;
-		if (l->steps < thresholds.count.few)
+		if (!compares(list[q], true, to->kind, same))
 			continue;
-		most = fmax(most, shown[q]);
-		likely = shown[q] <= limit ? fmax(likely, shown[q]) : likely;
+		shown[n] = l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(&to->slow, l)
+				    : -HUGE_VAL;
+		if (l->steps >= thresholds.count.few)
+			most = fmax(most, shown[n]);
+		list[n++] = list[q];
 	}
-	if (likely > 0)
-		most = likely;
-	else
-		limit = HUGE_VAL;
 	enough = most > 0 ? incident_ledgers_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
-		if (shown[q] >= enough && shown[q] <= limit)
+		if (shown[q] >= enough)
 			list[kept++] = list[q];
 	for (uint32_t q = 0; q < kept; q++)
 		if (is_before(m, list[q]))
 			before += excerpt_ledger(list[q], true)->steps;
 	for (uint32_t q = 0; q < kept; q++)
 		if (before < thresholds.count.few || is_before(m, list[q]))
-			add(list[q], true, 1, s, to);
+			add(list[q], true, 1, s, &to->own);
+}
+
+/* The rank's own healthy steps and its peers' steps. Those of other phases may have other work, so they
+ * count only if there are no others. */
+static void add_references(const struct incident *i, const struct incident_judgement *j,
+			   const struct member *m, const struct coll_split *s, double lost_ns,
+			   struct kind_ledgers *to)
+{
+	for (int same = 1; same >= 0 && !to->own.steps && !to->peers.steps; same--) {
+		add_healthy(j, m, s, lost_ns, same, to);
+		if (j->kind != FINDING_UNIFORM)
+			add_peers(i, j, s, same, to);
+	}
 }
 
 /* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
@@ -265,14 +287,17 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_ledgers *out)
 {
+	struct kind_ledgers before = {0};
+
 	if (!m->excerpts.open.excerpt)
 		return false;
+	before.kind = kind_of(m->excerpts.open.excerpt, false);
 	ledger_add(&out->slow, &m->excerpts.open.excerpt->ledger.open, 1);
 	out->slow_steps = out->slow.steps;
-	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open.excerpt, true), 1);
-	if (!out->usual.steps)
-		add_healthy(j, m, period_of(m->excerpts.open.excerpt), NULL, &(struct ledger){0}, 0,
-			    &out->usual);
+	ledger_add(&before.own, excerpt_ledger(m->excerpts.open.excerpt, true), 1);
+	if (!before.own.steps)
+		add_healthy(j, m, NULL, 0, false, &before);
+	out->usual = before.own;
 	out->usual_is_own = true;
 	return true;
 }
@@ -307,17 +332,19 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 	uint64_t steps = 0;
 
 	for (uint32_t q = 0; q < count; q++) {
-		for (k = 0; k < n && of_kind[k].period != period_of(list[q]); k++)
+		struct kind kind = kind_of(list[q], false);
+
+		for (k = 0; k < n && !is_same(of_kind[k].kind, kind); k++)
 			;
 		if (k < n)
 			continue;
-		of_kind[n] = (struct kind_ledgers){.period = period_of(list[q])};
+		of_kind[n] = (struct kind_ledgers){.kind = kind};
 		if (flagged)
 			add_views(i, m, s, &of_kind[n]);
 		steps += of_kind[n++].slow.steps;
 	}
 	for (k = 0; k < n && !steps; k++)
-		if (one && of_kind[k].period == period_of(one))
+		if (one && is_same(of_kind[k].kind, kind_of(one, false)))
 			add(one, false, 1, s, &of_kind[k].slow);
 	return n;
 }
@@ -375,14 +402,18 @@ static bool choose(const struct incident_judgement *j, const struct kind_ledgers
 
 static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 {
-	uint32_t period = 0, kinds = 0;
+	uint32_t period = 0;
+	bool any = false;
 
-	for (uint32_t k = 0; k < n; k++)
-		if (of_kind[k].slow.steps) {
-			period = of_kind[k].period;
-			kinds++;
-		}
-	return kinds == 1 ? period : 0;
+	for (uint32_t k = 0; k < n; k++) {
+		if (!of_kind[k].slow.steps)
+			continue;
+		if (any && of_kind[k].kind.period != period)
+			return 0;
+		period = of_kind[k].kind.period;
+		any = true;
+	}
+	return period;
 }
 
 /* Most windows have no records, and those that are kept lost most. So of all slow steps only the mean loss
@@ -421,14 +452,9 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 		return false;
 	split = split_of(i, j);
 	n = add_slow(i, m, flagged, split, of_kind);
-	for (uint32_t k = 0; k < n; k++) {
-		if (!of_kind[k].slow.steps)
-			continue;
-		add_healthy(j, m, of_kind[k].period, split, &of_kind[k].slow, lost_ns,
-			    &of_kind[k].own);
-		if (j->kind != FINDING_UNIFORM)
-			add_peers(i, j, of_kind[k].period, split, &of_kind[k].peers);
-	}
+	for (uint32_t k = 0; k < n; k++)
+		if (of_kind[k].slow.steps)
+			add_references(i, j, m, split, lost_ns, &of_kind[k]);
 	coll_split_close(split);
 	known = choose(j, of_kind, n, lost_ns, out);
 	out->flagged = flagged;

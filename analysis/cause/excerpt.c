@@ -322,17 +322,20 @@ static void choose_kind(const struct window *w, struct choice *c)
 	c->of_kind = lost_most(w, c, period_of, &c->period);
 }
 
-/* The phase in which the slow steps lost most, if enough of its steps are healthy. */
+/* The phase in which the slow steps lost most. */
 static void choose_phase(const struct window *w, struct choice *c)
 {
-	struct choice of = *c;
+	c->of_phase = lost_most(w, c, phase_of, &c->phase);
+}
+
+/* Without enough healthy steps of the phase, those of others are the reference. */
+static void compare_others(const struct window *w, struct choice *c)
+{
 	uint32_t healthy = 0;
 
-	of.of_phase = lost_most(w, c, phase_of, &of.phase);
 	for (uint32_t i = 0; i < w->step_count; i++)
-		healthy += part_of(&w->steps[i], &of) == PART_HEALTHY;
-	if (of.of_phase && healthy >= thresholds.count.few)
-		*c = of;
+		healthy += part_of(&w->steps[i], c) == PART_HEALTHY;
+	c->of_phase &= healthy >= thresholds.count.few;
 }
 
 static struct choice choose(const struct window *w)
@@ -379,6 +382,27 @@ static double stated_ns(const struct window_step *s)
 	return s->step.flags & STEP_FLAG_STATED ? s->expected_ns : 0;
 }
 
+/* The phase of all steps of a part, the same in all windows of the job. */
+static uint32_t common_phase(const struct window *w, const struct choice *c, enum part_of which)
+{
+	const struct step *first = NULL;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct step *s = &w->steps[i].step;
+
+		if (part_of(&w->steps[i], c) != which)
+			continue;
+		if (first && first->phase != s->phase)
+			return DIAGNOSIS_PHASES;
+		first = s;
+	}
+	if (!first || first->source != STEP_SOURCE_EXPLICIT)
+		return first ? first->phase : DIAGNOSIS_PHASES;
+	return first->phase < w->name_count
+		   ? (uint32_t)keyed_text(keyed_process(), w->names[first->phase])
+		   : 0;
+}
+
 static void sum_up(const struct window *w, const struct choice *c, enum part_of which,
 		   double *scratch, struct diagnosis_rank *r)
 {
@@ -386,7 +410,10 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
 	uint32_t stated = 0;
 
-	*r = (struct diagnosis_rank){.rank = w->rank.rank, .off_ns = -1, .gil_wait_ns = -1};
+	*r = (struct diagnosis_rank){.rank = w->rank.rank,
+				     .phase = common_phase(w, c, which),
+				     .off_ns = -1,
+				     .gil_wait_ns = -1};
 	for (int f = 0; f < 8; f++) {
 		uint32_t n = 0;
 
@@ -1002,6 +1029,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		return false;
 	if (is_mostly_healthy(w, &c))
 		of_slow.slow = 0; /* all steps */
+	compare_others(w, &c);
 	compare_alike(w, &c);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);

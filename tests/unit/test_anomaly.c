@@ -389,16 +389,24 @@ static void a_turn_of_a_rank_is_a_window_of_its_own(void **state)
 	assert_in_range(own, 4, 5);
 }
 
-static void push_of_kind(struct rig *g, uint32_t period, bool flagged)
+static void push_step(struct rig *g, uint32_t phase, uint32_t period, bool flagged)
 {
-	struct window_step s = {
-	    .step = {.index = g->k, .begin_ns = g->k * STEP_NS, .end_ns = (g->k + 1) * STEP_NS},
-	    .period = period,
-	    .flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0};
+	struct window_step s = {.step = {.index = g->k,
+					 .begin_ns = g->k * STEP_NS,
+					 .end_ns = (g->k + 1) * STEP_NS,
+					 .phase = phase},
+				.expected_ns = STEP_NS,
+				.period = period,
+				.flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0};
 	const uint8_t id[16] = {1};
 
 	g->k++;
 	anomaly_push(&g->a, &s, true, id, g->k * STEP_NS);
+}
+
+static void push_of_kind(struct rig *g, uint32_t period, bool flagged)
+{
+	push_step(g, 0, period, flagged);
 }
 
 /* Every 100th step is of a kind, every 10th of another. */
@@ -424,14 +432,42 @@ static void the_reference_of_a_kind_is_its_latest_usual_steps(void **state)
 	assert_true(anomaly_close(&g->a, 0));
 	anomaly_reset(&g->a);
 	/* neither slow steps nor those of the window itself */
-	for (int i = 0; i < 97; i++)
+	for (int i = 0; i < 95; i++)
 		push_of_kind(g, 0, false);
-	push_of_kind(g, 0, true);
-	push_of_kind(g, 100, false);
-	assert_int_equal(anomaly_reference(&g->a, of), 0);
 	push_of_kind(g, 100, true);
+	push_of_kind(g, 100, false);
 	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS - 1);
 	assert_int_equal(of[ANOMALY_KIND_STEPS - 2].step.index, 1900);
+}
+
+/* A margin has the usual steps of a phase, if there are as many between its slow steps. */
+static void a_window_gets_only_the_usual_steps_that_it_lacks(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+
+	g->a.config.margin_steps = ANOMALY_KIND_STEPS;
+	while (g->k < 100)
+		push_of_kind(g, 0, false);
+	push_of_kind(g, 0, true);
+	assert_int_equal(anomaly_reference(&g->a, of), 0);
+}
+
+/* Evaluation comes every 200 steps, and its phase has other kernels. */
+static void a_slow_evaluation_has_the_steps_of_the_last_one(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+
+	while (g->k < 1000)
+		push_step(g, g->k % 200 >= 190, 0, false);
+	while (g->k < 1190)
+		push_step(g, 0, 0, false);
+	for (int i = 0; i < 10; i++)
+		push_step(g, 1, 0, true);
+	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS);
+	for (uint32_t i = 0; i < ANOMALY_KIND_STEPS; i++)
+		assert_int_equal(of[i].step.index, 1000 - ANOMALY_KIND_STEPS + i);
 }
 
 static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
@@ -439,7 +475,7 @@ static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
 	struct window_step of[ANOMALY_REFERENCE_MAX];
 	struct rig *g = *state;
 
-	for (uint32_t period = 2; period < 2 + ANOMALY_KINDS_MAX + 1; period++) {
+	for (uint32_t period = 2; period < 2 + ANOMALY_KINDS_MAX; period++) {
 		push_of_kind(g, period, false);
 		push_of_kind(g, period, false);
 	}
@@ -448,7 +484,7 @@ static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
 	push_of_kind(g, 2, true);
 	assert_int_equal(anomaly_reference(&g->a, of), 0);
 	push_of_kind(g, 3, true);
-	push_of_kind(g, 2 + ANOMALY_KINDS_MAX, true);
+	push_of_kind(g, 1 + ANOMALY_KINDS_MAX, true);
 	assert_int_equal(anomaly_reference(&g->a, of), 4);
 }
 
@@ -475,6 +511,8 @@ int main(void)
 	    T(a_rank_that_loses_half_itself_does_not_only_wait),
 	    T(a_turn_of_a_rank_is_a_window_of_its_own),
 	    T(the_reference_of_a_kind_is_its_latest_usual_steps),
+	    T(a_window_gets_only_the_usual_steps_that_it_lacks),
+	    T(a_slow_evaluation_has_the_steps_of_the_last_one),
 	    T(a_new_kind_takes_the_place_of_one_that_is_gone),
 	};
 
