@@ -52,6 +52,14 @@ const char *window_reason_name(unsigned reason)
 	return window_reason_says(reason) ? reasons[reason].name : "unknown";
 }
 
+bool window_transients_count(const struct window *w, uint32_t slow_flags)
+{
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (w->steps[i].flags & slow_flags && !window_step_is_transient(&w->steps[i]))
+			return false;
+	return true;
+}
+
 uint32_t window_step_at(const struct window *w, uint64_t t)
 {
 	uint32_t at =

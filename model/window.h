@@ -84,6 +84,11 @@ struct window_step {
 	 * steps of its phase. */
 	uint32_t period;
 };
+/* A step unlike any before it may not come again. One that counts by itself is no transient. */
+static inline bool window_step_is_transient(const struct window_step *s)
+{
+	return (s->flags & (WINDOW_STEP_FIRST | WINDOW_STEP_SPIKE)) == WINDOW_STEP_FIRST;
+}
 /* How much longer it took than expected; negative: faster; 0: no expectation. */
 static inline double window_step_lost_ns(const struct window_step *s)
 {
@@ -147,6 +152,9 @@ struct window {
 	} losses[WIRE_LOSS_MAX];
 	uint32_t loss_count;
 };
+/* Whether the window's transients are slow steps, too. They are if no other step has any of these flags:
+ * they are not why the others are slow. */
+bool window_transients_count(const struct window *w, uint32_t slow_flags);
 /* The step that holds the time t; step_count: none. */
 uint32_t window_step_at(const struct window *w, uint64_t t);
 

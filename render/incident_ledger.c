@@ -64,8 +64,6 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 	if (!*name && !*what)
 		return term_safe(others[kind], columns);
 	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
-	if (json_is_true(json_object_get(row, "one_step")))
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", one step");
 	return term_safe(text, columns);
 }
 

@@ -13,14 +13,13 @@
 #define ROWS_MAX      16u
 #define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause must explain */
 
-static json_t *row_json(const struct ledger *slow, const struct ledger_row *r, double whole_ns)
+static json_t *row_json(const struct ledger_row *r, double whole_ns)
 {
-	return json_pack("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f, s:b}", "account",
+	return json_pack("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
 			 ledger_kind_name(r->kind), "what", ledger_what_id(r->what), "name",
 			 json_text(r->name), "reference_ms", text_ms(r->reference_ns), "slow_ms",
 			 text_ms(r->slow_ns), "excess_ms", text_ms(r->excess_ns), "work_ms",
-			 text_ms(r->work_ns), "share", whole_ns > 0 ? r->excess_ns / whole_ns : 0,
-			 "one_step", (int)ledger_is_in_one_step(slow, r));
+			 text_ms(r->work_ns), "share", whole_ns > 0 ? r->excess_ns / whole_ns : 0);
 }
 
 static double size_of(const struct ledger_row *r)
@@ -29,8 +28,8 @@ static double size_of(const struct ledger_row *r)
 }
 
 /* The rows that matter, largest excess first; *other sums the rest. */
-static json_t *rows_json(const struct ledger *slow, const struct ledger_row *rows, uint32_t n,
-			 double step_ns, double whole_ns, struct ledger_row *other)
+static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_ns, double whole_ns,
+			 struct ledger_row *other)
 {
 	json_t *list = json_array();
 
@@ -42,7 +41,7 @@ static json_t *rows_json(const struct ledger *slow, const struct ledger_row *row
 			    (json_array_size(list) < ROWS_MAX && k + 4 >= n);
 
 		if (!small && room) {
-			json_array_append_new(list, row_json(slow, &rows[k], whole_ns));
+			json_array_append_new(list, row_json(&rows[k], whole_ns));
 			continue;
 		}
 		other->slow_ns += rows[k].slow_ns;
@@ -86,8 +85,8 @@ static json_t *both_json(struct incident_ledgers *b, struct ledger_row *rows,
 		if (rows[k].kind == LEDGER_UNOBSERVED)
 			unobserved = k + 1;
 	for (uint32_t k = 0; k < explain; k++)
-		json_array_append_new(causes, row_json(&b->slow, &own[k], slow_ns - usual_ns));
-	list = rows_json(&b->slow, rows, n, slow_ns, slow_ns - usual_ns, &other);
+		json_array_append_new(causes, row_json(&own[k], slow_ns - usual_ns));
+	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
 	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}",
 			 "reference", b->usual_is_own ? "own" : "peers", "slow_steps",
 			 (json_int_t)b->slow_steps, "reference_steps", (json_int_t)b->usual.steps,

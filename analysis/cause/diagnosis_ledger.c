@@ -550,46 +550,23 @@ static void set_sums(struct diagnosis_view *v)
 	v->excess_ns = fmax(v->excess_ns, whole);
 }
 
-/* Leaves out the largest account if it is in one step of several: a checkpoint among steps that are
- * slow for another reason. One slow step is a transient, unless the job states its work. */
-static void leave_out_transient(struct diagnosis_view *v)
-{
-	const struct ledger *slow = v->who->ledger;
-	struct ledger_row *most = v->row;
-
-	while (most < v->row + v->row_count && !counts(v->in->kind, most->kind))
-		most++;
-	if (most == v->row + v->row_count || !(most->excess_ns > 0) || ledger_is_stated(slow) ||
-	    !ledger_is_in_one_step(slow, most))
-		return;
-	v->transient_ns = most->excess_ns;
-	most->slow_ns = most->reference_ns;
-	most->slow_count = most->reference_count;
-	most->excess_ns = most->work_ns = 0;
-}
-
-static double lost_of(const struct diagnosis_view *v)
-{
-	return fmax(v->who->lost_ns - v->transient_ns, 0);
-}
-
 /* Adds the time that detection measured as lost but the subtraction does not show. The reference
  * lost it too, so it is unobserved, and other evidence may explain it. */
 static void add_not_shown(struct diagnosis_view *v)
 {
-	double ns = lost_of(v) - v->excess_ns;
+	double ns = v->who->lost_ns - v->excess_ns;
 	struct diagnosis_number shown, lost;
 
 	v->shown = 1;
 	if (!v->row_count || !(ns > 0))
 		return;
-	v->shown = v->excess_ns / lost_of(v);
+	v->shown = v->excess_ns / v->who->lost_ns;
 	if (v->shown < thresholds.part.half)
 		diagnosis_missing(v->out,
 				  "healthy steps to compare with: the known ones show %s of the %s "
 				  "that %s lost per step",
 				  diagnosis_text_ms(v->excess_ns, &shown),
-				  diagnosis_text_ms(lost_of(v), &lost), v->name.text);
+				  diagnosis_text_ms(v->who->lost_ns, &lost), v->name.text);
 	add_row(v, LEDGER_UNOBSERVED, ns, 0);
 	v->excess_ns += ns;
 	v->hidden_ns = ns;
@@ -606,8 +583,8 @@ static bool is_reference_slow(const struct diagnosis_view *v)
 
 	for (uint32_t i = 0; i < v->row_count; i++)
 		shown += counts(v->in->kind, v->row[i].kind) ? v->row[i].excess_ns : 0;
-	return shown < thresholds.part.half * lost_of(v) && slow >= 0 && reference >= 0 &&
-	       fmin(slow - reference, lost_of(v)) >= thresholds.same.factor * fmax(shown, 0);
+	return shown < thresholds.part.half * v->who->lost_ns && slow >= 0 && reference >= 0 &&
+	       fmin(slow - reference, v->who->lost_ns) >= thresholds.same.factor * fmax(shown, 0);
 }
 
 static void sum_kinds(struct diagnosis_view *v)
@@ -643,8 +620,6 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		sum_kinds(v);
 		keep_kernels(v);
 	}
-	if (steps && !hang)
-		leave_out_transient(v);
 	if (steps && !hang && is_reference_slow(v)) {
 		v->out->by_ledger = steps = false;
 		v->row_count = 0;

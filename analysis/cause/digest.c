@@ -91,14 +91,28 @@ static void digest_spike(struct digest *d, uint64_t end_unix_ns)
 		d->slow.spike_last_unix_ns = end_unix_ns;
 }
 
+static void step_times_add(struct step_times *t, const struct window_step *s)
+{
+	t->latency_ns += (double)s->step.latency_ns;
+	t->steps++;
+	if (s->expected_ns > 0) {
+		t->expected_ns += text_finite(s->expected_ns);
+		t->expected_steps++;
+	}
+	if (s->expected_self_ns > 0)
+		t->expected_self_ns += text_finite(s->expected_self_ns);
+}
+
 static void digest_steps(const struct window *w, struct digest *d)
 {
 	uint32_t flag = 0, first = 0;
+	bool transients;
 	double *scratch;
 
 	for (uint32_t i = 0; i < w->step_count; i++)
 		flag |= w->steps[i].flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT);
 	flag = flag & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flag;
+	transients = window_transients_count(w, flag);
 	scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		const struct window_step *s = &w->steps[i];
@@ -115,19 +129,15 @@ static void digest_steps(const struct window *w, struct digest *d)
 		d->slow.flagged++;
 		if (s->flags & WINDOW_STEP_SPIKE)
 			digest_spike(d, to_unix(w, s->step.end_ns));
-		d->slow.took.latency_ns += (double)s->step.latency_ns;
-		d->slow.took.steps++;
+		if (transients || !window_step_is_transient(s))
+			step_times_add(&d->slow.took, s);
 		if (s->expected_ns > 0) {
 			double slow =
 			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
 
-			d->slow.took.expected_ns += text_finite(s->expected_ns);
-			d->slow.took.expected_steps++;
 			d->slow.flagged_ns += slow;
 			d->slow.first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
 		}
-		if (s->expected_self_ns > 0)
-			d->slow.took.expected_self_ns += text_finite(s->expected_self_ns);
 		if (!(extra > 0 && s->expected_self_ns > 0))
 			continue;
 		d->slow.self_excess_ns += extra;

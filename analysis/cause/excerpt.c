@@ -89,7 +89,8 @@ struct parts {
 /* Which steps are used. Sometimes a detector cuts a step in two; such halves have less work and are
  * left out. */
 struct choice {
-	uint32_t slow; /* flag of the slow steps; 0: all are slow */
+	uint32_t slow;	 /* flag of the slow steps; 0: all are slow */
+	bool transients; /* count */
 	/* of a requested window: what a step usually takes. Others may have waited in a step of a
 	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
 	double usual_ns;
@@ -183,8 +184,8 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	bool slow = is_slow(s, c);
 
-	if (s->step.flags & UNFIT || (c->of_kind && s->period != c->period) ||
-	    (c->of_phase && s->step.phase != c->phase) ||
+	if (s->step.flags & UNFIT || (!c->transients && window_step_is_transient(s)) ||
+	    (c->of_kind && s->period != c->period) || (c->of_phase && s->step.phase != c->phase) ||
 	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
 	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
@@ -254,6 +255,7 @@ static struct choice every_step(const struct window *w)
 	struct choice c = {
 	    .slow = slow_flag(w), .healthy_kernels_max = UINT32_MAX, .healthy_max_ns = HUGE_VAL};
 
+	c.transients = window_transients_count(w, c.slow);
 	if (w->reason == WINDOW_ASKED)
 		take_usual(w, &c);
 	if (!c.slow && has_unknown(w, &c))

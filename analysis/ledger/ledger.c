@@ -251,26 +251,6 @@ static struct ledger_account *charge(struct ledger *l, enum ledger_kind kind, en
 	return a;
 }
 
-static double squares_of(const struct ledger_account *a)
-{
-	return a->squares + (double)a->step_ns * (double)a->step_ns;
-}
-
-/* Charges a part of the last step. */
-static void charge_step(struct ledger *l, enum ledger_kind kind, enum ledger_what what,
-			const char *name, uint64_t ns, uint64_t busy_ns, uint64_t count)
-{
-	struct ledger_account *a = charge(l, kind, what, name, ns, busy_ns, count);
-
-	if (a && a->step != l->steps) {
-		a->squares = squares_of(a);
-		a->step_ns = 0;
-		a->step = l->steps;
-	}
-	if (a)
-		a->step_ns += ns;
-}
-
 /* Limited, so that sums of untrusted numbers stay finite. */
 static uint64_t weighed(uint64_t x, double weight)
 {
@@ -279,22 +259,17 @@ static uint64_t weighed(uint64_t x, double weight)
 	return y < 1e18 ? (uint64_t)(y + 0.5) : (uint64_t)1e18;
 }
 
-/* Charges parts of all steps; squares: as in struct ledger_account, over all of them. */
-static void charge_steps(struct ledger *l, const struct ledger_account *from, const char *name,
-			 double weight)
+static void charge_weighed(struct ledger *l, const struct ledger_account *from, const char *name,
+			   double weight)
 {
-	struct ledger_account *a =
-	    charge(l, from->kind, from->what, name, weighed(from->ns, weight),
-		   weighed(from->busy_ns, weight), weighed(from->count, weight));
-
-	if (a)
-		a->squares += squares_of(from) * weight;
+	charge(l, from->kind, from->what, name, weighed(from->ns, weight),
+	       weighed(from->busy_ns, weight), weighed(from->count, weight));
 }
 
 void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t count)
 {
-	charge_step(l, kind, what, name, ns, ns, count);
+	charge(l, kind, what, name, ns, ns, count);
 }
 
 static uint64_t at_most(double x, uint64_t most)
@@ -330,7 +305,8 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 {
 	for (uint32_t i = 0; i < from->count; i++)
-		charge_steps(into, &from->account[i], ledger_name(from, &from->account[i]), weight);
+		charge_weighed(into, &from->account[i], ledger_name(from, &from->account[i]),
+			       weight);
 	into->steps += weighed(from->steps, weight);
 	into->total_ns += weighed(from->total_ns, weight);
 	into->seen += from->seen;
@@ -376,7 +352,7 @@ void ledger_join_configurations(struct ledger *l)
 		    a->kind == LEDGER_COMPUTE ? kernel_bytes(whole) : LEDGER_NAME_BYTES - 1;
 
 		text_copy(name, bytes + 1, whole);
-		charge_steps(&joined, a, name, 1);
+		charge_weighed(&joined, a, name, 1);
 	}
 	joined.steps = l->steps;
 	joined.total_ns = l->total_ns;
@@ -395,8 +371,6 @@ void ledger_scale(struct ledger *l, double ratio)
 
 		a->ns = weighed(a->ns, ratio);
 		a->busy_ns = weighed(a->busy_ns, ratio);
-		a->squares = squares_of(a) * ratio * ratio;
-		a->step_ns = 0;
 	}
 	l->total_ns = weighed(l->total_ns, ratio);
 	l->compute_squares *= ratio * ratio;
@@ -427,10 +401,7 @@ void ledger_stretch(struct ledger *l, const struct ledger *from, double factor)
 		uint32_t at = find(from, a->hash, name, strlen(name), &found);
 		const struct ledger_account *u = found ? &from->account[at] : &none;
 		uint64_t ns = stretched(a->ns, u->ns, weight, factor);
-		double ratio = a->ns ? (double)ns / (double)a->ns : 0;
 
-		a->squares = squares_of(a) * ratio * ratio;
-		a->step_ns = 0;
 		a->ns = ns;
 		a->busy_ns = stretched(a->busy_ns, u->busy_ns, weight, factor);
 		a->count = stretched(a->count, u->count, weight, factor);
@@ -491,12 +462,12 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 		if (b->kind != kind)
 			continue;
 		if (span.begin_ns >= span.end_ns) {
-			charge_step(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
+			charge(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
 			continue;
 		}
 		covered = span.end_ns;
 		exposed_ns = uncovered(cover, count, &at, span.begin_ns, span.end_ns);
-		charge_step(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
+		charge(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
 		if (b->exposed_ns)
 			*b->exposed_ns += exposed_ns;
 		while (next < count && cover[next].begin_ns <= span.begin_ns)
@@ -790,21 +761,12 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 	r->excess_ns = r->slow_ns - r->reference_ns;
 	r->slow_count = slow_count;
 	r->reference_count = count;
-	if (s && squares_of(s) > 0)
-		r->slow_in_steps = (double)s->ns * (double)s->ns / squares_of(s);
 	r->slow_busy_ns = s ? (double)s->busy_ns / slow_steps : 0;
 	r->reference_busy_ns = f ? (double)f->busy_ns / steps : 0;
 	if (slow_count > 0 && count > 0)
 		r->work_ns = (slow_count - count) * (r->reference_ns / count);
 	else if (slow_count > 0 || count > 0)
 		r->work_ns = r->excess_ns;
-}
-
-bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r)
-{
-	return slow->seen >= thresholds.count.few && r->kind >= LEDGER_RUNNING &&
-	       r->kind < LEDGER_KINDS && r->slow_in_steps > 0 &&
-	       r->slow_in_steps < thresholds.same.factor;
 }
 
 ORDER_BY(by_excess, struct ledger_row,

@@ -85,9 +85,6 @@ struct ledger_account {
 	/* of kernels, copies, collectives or waits, also of waits while the GPU works; else 0 */
 	uint64_t count;
 	uint64_t hash;
-	/* sum over the steps of its time in each, squared, without that of step number `step` */
-	double squares;
-	uint64_t step, step_ns;
 };
 
 struct ledger {
@@ -213,18 +210,12 @@ struct ledger_row {
 	const char *name; /* borrowed from one of the ledgers */
 	double slow_ns, reference_ns, excess_ns, work_ns;
 	double slow_count, reference_count, slow_busy_ns, reference_busy_ns;
-	/* How many slow steps of equal length its time would be: (sum of x)^2 / sum of x^2 over the
-	 * steps (Kish, Survey Sampling, 1965, 11.7: effective sample size); 0: it has none. */
-	double slow_in_steps;
 };
 /* One row for each account of either, largest excess first; returns the number of rows. rows: room
  * for slow->count + reference->count. The excesses add up to the difference of both sums per step.
  * A ledger without steps counts as zero. */
 uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
 			 struct ledger_row *rows);
-/* Whether the row's slow time is in one of several slow steps. Only of the host: kernels have a launch
- * configuration for each length of the input. */
-bool ledger_is_in_one_step(const struct ledger *slow, const struct ledger_row *r);
 /* How many of the first rows together explain this share of the whole excess (0.8: 80%); 0: there
  * is not an excess. */
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share);

@@ -460,37 +460,6 @@ static void a_signal_explains_no_more_than_its_own_time(void **unused)
 	end(&w);
 }
 
-/* Of 20 slow steps, all wait 6 ms for a CPU, and some sleep. */
-static void sleeps_in(struct world *w, uint32_t steps, double ms)
-{
-	begin(w);
-	w->slow.steps = 0;
-	for (uint32_t i = 0; i < STEPS; i++) {
-		w->slow.steps++;
-		w->slow.seen++;
-		ledger_charge(&w->slow, LEDGER_RUNNABLE, LEDGER_WOKEN, "", 6 * MS, 1);
-		if (i < steps)
-			ledger_charge(&w->slow, LEDGER_BLOCKED, LEDGER_SLEEP, "save (train.py)",
-				      (uint64_t)(ms * MS), 1);
-	}
-	w->rank.lost_ns = 6e6 + steps * ms * 1e6 / STEPS;
-	judge(w);
-	end(w);
-}
-
-static void one_long_step_is_a_transient_among_slow_steps(void **unused)
-{
-	struct world w;
-
-	sleeps_in(&w, 1, 500);
-	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
-	assert_float_equal(out.effect_ns, 6e6, 0.1e6);
-	for (uint32_t i = 0; i < out.missing_count; i++)
-		assert_null(strstr(out.missing[i], "healthy steps to compare with"));
-	sleeps_in(&w, 2, 250); /* it comes again */
-	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
-}
-
 /* Switches show 20 ms, the signal 6 of them. */
 static void a_wait_for_a_cpu_names_the_task_that_the_signal_knows(void **unused)
 {
@@ -1195,7 +1164,6 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_that_changes_the_cause_lengthens_the_account),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
-	    cmocka_unit_test(one_long_step_is_a_transient_among_slow_steps),
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),

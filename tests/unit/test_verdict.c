@@ -309,6 +309,31 @@ static void steps_of_other_work_are_no_reference(void **unused)
 	}
 }
 
+/* A step unlike any before, of 500 ms, among slow ones. Alone it is all there is; a spike counts. */
+static void a_transient_is_no_slow_step_among_others(void **unused)
+{
+	(void)unused;
+	for (int what = 0; what < 3; what++) {
+		static struct made m;
+		struct excerpt *p;
+		struct digest d;
+
+		make(&m, 5, WINDOW_SELF, 1, 20);
+		for (uint32_t i = HEALTHY; what == 1 && i < STEPS; i++)
+			m.steps[i].flags = i > HEALTHY ? WINDOW_STEP_MARGIN : m.steps[i].flags;
+		m.steps[HEALTHY].flags |= WINDOW_STEP_FIRST | (what == 2 ? WINDOW_STEP_SPIKE : 0);
+		m.steps[HEALTHY].step.latency_ns += 500 * MS;
+		digest_make(&m.w, 1000, &d);
+		assert_int_equal(d.slow.flagged, what == 1 ? 1 : STEPS - HEALTHY);
+		assert_int_equal(d.slow.took.steps, d.slow.flagged - (what == 0));
+		p = excerpt_make(&m.w, NULL, NULL);
+		stack_batch_fini(&m.w.stacks);
+		assert_int_equal(p->slow.rank.steps, d.slow.took.steps);
+		assert_int_equal(excerpt_ledger(p, false)->steps, d.slow.took.steps);
+		excerpt_drop(p);
+	}
+}
+
 /* Prefill (phase 1) launches as many kernels as decode. Without three healthy steps of the phase that lost
  * most, those of both are the reference. */
 static void slow_steps_are_compared_within_their_phase(void **unused)
@@ -2914,6 +2939,7 @@ static void findings_of_one_job_touch_no_other(void **unused)
 static const struct CMUnitTest tests[] = {
     CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
     CASE(steps_of_other_work_are_no_reference),
+    CASE(a_transient_is_no_slow_step_among_others),
     CASE(slow_steps_are_compared_within_their_phase),
     CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
     CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
