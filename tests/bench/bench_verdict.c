@@ -3,8 +3,8 @@
  * which has a fault by construction: windows of the culprit, of ranks that wait for it, of healthy
  * peers, and of ranks with a transient of their own, through the aggregator's incident to its verdict.
  * Strength, noise, what else goes on and which evidence is missing are drawn. One line per job: the
- * confidence, whether rank, layer and cause are right (1 or 0), the fault and what the verdict
- * said; reliability.py makes the table. usage: bench_verdict [SEED [JOBS]] */
+ * confidence, whether rank, layer and cause are right (1 or 0), the fault, what the verdict said, and
+ * what was drawn; reliability.py makes the table. usage: bench_verdict [SEED [JOBS]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -407,10 +407,16 @@ static void play(const struct job *j)
 		}
 	in = incident_set_json(set, c.id, RANKS, NULL);
 	d = json_object_get(in, "diagnosis");
-	printf("%.4f %d %s %s missing=%zu before=%.2f\n",
-	       json_number_value(json_object_get(d, "confidence")), is_right(j, in),
-	       finding_cause_id(causes[j->what]), json_string_value(json_object_get(d, "cause")),
-	       json_array_size(json_object_get(d, "missing")), j->before);
+	printf(
+	    "%.4f %d %s %s missing=%zu lost=%.1f noise=%.1f shown=%.2f before=%.2f other=%s:%.0f "
+	    "code=%d without=%s%s%s%s%s windows=%d\n",
+	    json_number_value(json_object_get(d, "confidence")), is_right(j, in),
+	    finding_cause_id(causes[j->what]), json_string_value(json_object_get(d, "cause")),
+	    json_array_size(json_object_get(d, "missing")), j->lost_ms, j->noise_ms, j->shown,
+	    j->before, j->other_ms > 0 ? os_signal_info(j->other)->name : "", j->other_ms,
+	    j->other_code, j->no_signals ? "signals," : "", j->no_stacks ? "stacks," : "",
+	    j->no_kernels ? "kernels," : "", j->no_peers ? "peers," : "",
+	    j->no_healthy ? "healthy," : "", j->windows);
 	json_decref(in);
 	incident_set_close(set);
 }
