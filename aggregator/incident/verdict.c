@@ -174,18 +174,32 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	free(list);
 }
 
-/* Peers, preferably in steps in which they were not late themselves. */
+/* Adds a peer in steps in which it was not late itself, as far as a window has some. Profile and signals
+ * are of the whole window. */
+static void peer_add(struct rank_list *to, const struct member *m)
+{
+	const struct excerpt *waiting = m->excerpts.waiting.excerpt,
+			     *p = waiting ? waiting : m->excerpts.slow.excerpt;
+	struct diagnosis_rank late, *r = &to->rank[to->count];
+
+	if (!p || !p->slow.rank.steps || to->count == LIMIT_VERDICT_RANKS)
+		return;
+	rank_list_add(to, m, p);
+	if (waiting || !p->healthy.rank.steps)
+		return;
+	late = *r;
+	plain_view(m, p, true, r);
+	r->signal = late.signal;
+	r->signal_count = late.signal_count;
+	verdict_sketch_fill(r, &late);
+}
+
 static void find_peers(const struct incident *i, const struct incident_judgement *j,
 		       struct rank_list *to)
 {
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-		const struct excerpt *p = m->excerpts.waiting.excerpt ? m->excerpts.waiting.excerpt
-								      : m->excerpts.slow.excerpt;
-
-		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, m))
-			rank_list_add(to, m, p);
-	}
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (!incident_is_culprit(i, j, &i->members[k]))
+			peer_add(to, &i->members[k]);
 }
 
 /* ---- evidence of findings ---- */

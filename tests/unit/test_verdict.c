@@ -1865,6 +1865,31 @@ static void moments_of_its_peers_hide_no_fault(void **unused)
 	}
 }
 
+/* Their healthy steps say how much healthy ranks differ. */
+static void moments_of_its_peers_are_not_their_noise(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 4; n++) {
+		make(&m, 5, WINDOW_SELF, 8 + 5 * n, 20);
+		m.w.steps += HEALTHY; /* it was never better */
+		m.w.step_count -= HEALTHY;
+		send(&m);
+		make(&m, 0, WINDOW_COMM, 8 + 5 * n, 20);
+		send(&m);
+	}
+	for (int r = 6; r < 8; r++) {
+		make(&m, r, WINDOW_SELF, r, 80);
+		for (uint32_t i = HEALTHY + 3; i < STEPS; i++)
+			m.steps[i].flags = WINDOW_STEP_MARGIN;
+		j = json_of(send(&m));
+		assert_string_equal(ranks_of(j), "5");
+		assert_string_equal(cause_of(j), "cpu-host-gap");
+		json_decref(j);
+	}
+}
+
 static void an_echo_without_a_cause_of_its_own_is_not_accused(void **unused)
 {
 	json_t *j;
@@ -2989,6 +3014,7 @@ static const struct CMUnitTest tests[] = {
     CASE(every_rank_is_said_only_of_all),
     CASE(a_moment_is_no_second_fault),
     CASE(moments_of_its_peers_hide_no_fault),
+    CASE(moments_of_its_peers_are_not_their_noise),
     CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
     CASE(counts_what_it_costs),
     CASE(has_a_life),
