@@ -214,7 +214,7 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 
 	if (s->off_ns > wait)
 		wait = s->off_ns;
-	if (wait <= thresholds.part.named * v->mine[FIGURE_STEP] || !(wait > 0))
+	if (!(wait > 0))
 		return;
 	c = add_named(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),

@@ -639,7 +639,7 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		v->host_ns = fmax(v->mine[FIGURE_STEP], 0);
 }
 
-/* Without a reference, assumes that the strongest candidate's effect was lost. */
+/* Without a reference, assumes that the strongest candidate's effect was lost, if the step shows it. */
 static void open_account(struct diagnosis_view *v)
 {
 	const struct diagnosis_candidate *most = NULL;
@@ -653,7 +653,7 @@ static void open_account(struct diagnosis_view *v)
 		    worth > (most ? most->effect_ns * diagnosis_weight(most) : 0))
 			most = c;
 	}
-	if (!most)
+	if (!most || most->effect_ns <= thresholds.part.named * v->mine[FIGURE_STEP])
 		return;
 	v->excess_ns = most->effect_ns;
 	add_row(v, LEDGER_UNOBSERVED, most->effect_ns, 0);

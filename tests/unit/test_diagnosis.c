@@ -310,6 +310,14 @@ static void cpu_gil_for_a_part(struct world *w)
 	w->sick.r.gil_wait_ns = 11 * MS;
 }
 
+/* The wait is short beside a step, but not beside what was lost. */
+static void cpu_gil_of_a_small_fault(struct world *w)
+{
+	late(&w->sick, 3);
+	w->sick.r.gil_wait_ns = 1.9 * MS;
+	w->sick.r.gil_holder = "gil_hog (train.py) in thread hog";
+}
+
 static void cpu_host_gap(struct world *w)
 {
 	late(&w->sick, 10);
@@ -800,6 +808,7 @@ static const struct fault {
     {CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)"},
     {CAUSE_CPU_GIL, cpu_gil, "gil_hog"},
     {CAUSE_CPU_GIL, cpu_gil_for_a_part, "gil_hog"},
+    {CAUSE_CPU_GIL, cpu_gil_of_a_small_fault, "gil_hog"},
     {CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late"},
     {CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX"},
     {CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1"},
