@@ -65,12 +65,6 @@ static bool is_waiting(const struct incident_judgement *j, const struct member *
 	       m->steps.waited_ns > m->steps.self_excess_ns;
 }
 
-/* A peer's usual steps: those in which it was not late itself. */
-static const struct excerpt *peer_excerpt(const struct member *m)
-{
-	return m->excerpts.waiting.excerpt ? m->excerpts.waiting.excerpt : m->excerpts.slow.excerpt;
-}
-
 static double self_ns(const struct excerpt *p)
 {
 	struct diagnosis_rank r;
@@ -185,15 +179,18 @@ static bool compares(const struct excerpt *p, bool healthy, struct kind kind, bo
 	return is.period == kind.period && (!same || is.phase == kind.phase);
 }
 
+/* Steps in which the peer was not late itself: those in which it waited, else the healthy ones. */
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
 		      const struct coll_split *s, bool same, struct kind_ledgers *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct excerpt *p = peer_excerpt(m);
+		const struct excerpt *waiting = m->excerpts.waiting.excerpt,
+				     *p = waiting ? waiting : m->excerpts.slow.excerpt;
+		bool healthy = p && !waiting && p->healthy.rank.steps;
 
-		if (p && compares(p, false, to->kind, same) && !incident_is_culprit(i, j, m))
-			add(p, false, 1, s, &to->peers);
+		if (p && compares(p, healthy, to->kind, same) && !incident_is_culprit(i, j, m))
+			add(p, healthy, 1, s, &to->peers);
 	}
 }
 

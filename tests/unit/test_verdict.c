@@ -1886,6 +1886,9 @@ static void moments_of_its_peers_are_not_their_noise(void **unused)
 		j = json_of(send(&m));
 		assert_string_equal(ranks_of(j), "5");
 		assert_string_equal(cause_of(j), "cpu-host-gap");
+		assert_true(
+		    jsonget_number(json_object_get(json_object_get(j, "diagnosis"), "ledger"),
+				   "excess_ms") > 3);
 		json_decref(j);
 	}
 }
