@@ -126,7 +126,8 @@ static bool is_context(enum os_signal_kind kind)
 	       kind == OS_SIGNAL_IRQ_LINE;
 }
 
-/* How far the signal is above normal, in its unit; 0: it is not. */
+/* How far the signal is above normal, in its unit; 0: it is not. A time of the rank's own threads explains
+ * no more than itself, however short; what is only counted must be raised. */
 static double extra_of(const struct diagnosis_view *v, const struct os_signal *s,
 		       enum os_signal_kind kind)
 {
@@ -136,7 +137,8 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 
 	if (normal < 0)
 		return s->flags & OS_SIGNAL_RAISED ? s->value : 0;
-	if (s->value - normal < info->raised || s->value < thresholds.same.factor * normal)
+	if ((!info->weighs && s->value - normal < info->raised) ||
+	    s->value < thresholds.same.factor * normal)
 		return 0;
 	return s->value - normal;
 }
@@ -309,9 +311,10 @@ static bool waits_for_softirq(const struct os_signal *hog, const struct os_signa
  * appeared. */
 static bool waits_for_hypervisor(const struct diagnosis_view *v, double waits)
 {
+	const struct os_signal *steal = strongest(v, OS_SIGNAL_STEAL);
 	double newcomers = 0;
 
-	if (!strongest(v, OS_SIGNAL_STEAL))
+	if (!steal || !(steal->flags & OS_SIGNAL_RAISED))
 		return false;
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
 		const struct os_signal *s = &v->who->signal[i];

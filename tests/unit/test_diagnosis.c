@@ -383,6 +383,12 @@ static void os_run_queue(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "backup (pid 77)", 180, 0);
 }
 
+static void os_run_queue_of_a_small_fault(struct world *w)
+{
+	late(&w->sick, 2.5);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 20, 2);
+}
+
 static void os_cpu_limit(struct world *w)
 {
 	late(&w->sick, 20);
@@ -817,6 +823,7 @@ static const struct fault {
     {CAUSE_OS_SOFTIRQ, os_softirq_in_stacks_and_signals, "veth1"},
     {CAUSE_OS_IRQ, os_irq, "virtio0-input.0"},
     {CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)"},
+    {CAUSE_OS_RUN_QUEUE, os_run_queue_of_a_small_fault, "python3"},
     {CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit"},
     {CAUSE_OS_NUMA, os_numa, "NUMA"},
     {CAUSE_OS_NUMA, os_numa_in_stacks, "do_numa_page"},
