@@ -292,7 +292,9 @@ static void add_signals(const struct job *j, int rank, bool of_fault, uint32_t s
 							 [CPU_LIMIT] = OS_SIGNAL_THROTTLED,
 							 [LOCK] = OS_SIGNAL_LOCK_PLACE,
 							 [DISK] = OS_SIGNAL_IO_WAIT_THREAD};
-	double seconds = (double)(made.w.end_ns - made.w.begin_ns) * 1e-9;
+	/* means over the flagged steps, which are the last ones */
+	double seconds =
+	    (double)(made.w.end_ns - made.steps[slow ? STEPS - slow : 0].step.begin_ns) * 1e-9;
 	double lost = j->lost_ms * slow * j->shown / seconds;
 
 	signal_of(OS_SIGNAL_RUN_WAIT, "", 8, 7);
