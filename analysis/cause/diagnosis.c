@@ -29,6 +29,11 @@ static const double depths[CAUSE_COUNT] = {
 #undef CAUSE
 };
 
+double diagnosis_depth(enum finding_cause cause)
+{
+	return depths[cause];
+}
+
 double diagnosis_weight(const struct diagnosis_candidate *c)
 {
 	return c->sure * depths[c->cause];

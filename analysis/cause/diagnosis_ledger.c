@@ -210,6 +210,11 @@ static double explained(const struct diagnosis_candidate *c, const struct patter
 							     : fmin(c->effect_ns - spent, left);
 }
 
+static bool can_explain(const struct diagnosis_candidate *c, const struct pattern *p)
+{
+	return !c->evidence_only && (c->is_work || p->explained_by >> c->cause & 1);
+}
+
 /* The candidate that explains most of the rest of the account; NULL: none explains enough. */
 static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
 					       double left, double excess, const double *spent)
@@ -221,8 +226,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		struct diagnosis_candidate *c = &v->list[i];
 		double ns = explained(c, p, left, spent[i]);
 
-		if (c->evidence_only || !(c->is_work || p->explained_by >> c->cause & 1) ||
-		    ns < thresholds.part.little * excess || !(ns > 0))
+		if (!can_explain(c, p) || ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {
 			most = ns * diagnosis_weight(c);
@@ -243,15 +247,36 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 	return by ? by->sure * pow(without, v->out->missing_count) * (0.5 + 0.5 * v->shown) : 0;
 }
 
+/* How much surer or less sure each cause is than its part of the account. An unobserved rest does not
+ * contradict it. Where it and causes as deep explain more than the account, some do so by chance. */
+static void weigh_rivals(const struct diagnosis_view *v, const struct pattern *p, double excess,
+			 const double *spent, double *sure)
+{
+	double ns[CAUSE_COUNT] = {0};
+
+	for (uint32_t i = 0; i < v->count; i++)
+		if (can_explain(&v->list[i], p))
+			ns[v->list[i].cause] += fmax(v->list[i].effect_ns - spent[i], 0);
+	for (int c = 0; c < CAUSE_COUNT; c++) {
+		double sum = 0;
+
+		for (int other = 0; other < CAUSE_COUNT; other++)
+			if (diagnosis_depth(other) >= diagnosis_depth(c))
+				sum += fmin(ns[other], excess);
+		sure[c] =
+		    fmin(excess / sum, p->kind == LEDGER_UNOBSERVED ? thresholds.same.factor : 1);
+	}
+}
+
 /* Credits ns of an account to a cause. by_ns: what that candidate has explained of this cause so
- * far, over all accounts. */
+ * far, over all accounts. sure: of weigh_rivals(). */
 static void credit(const struct diagnosis_view *v, struct share *s, double ns,
 		   struct diagnosis_candidate *by, double by_ns, const struct pattern *p,
-		   const struct sum *sum)
+		   const struct sum *sum, double sure)
 {
 	s->ns += ns;
 	s->seen_ns += p->kind == LEDGER_UNOBSERVED ? 0 : ns;
-	s->sure_ns += ns * sure_of(v, p, by);
+	s->sure_ns += ns * sure_of(v, p, by) * sure;
 	if (by_ns > s->by_ns) {
 		s->by = by;
 		s->by_ns = by_ns;
@@ -313,45 +338,25 @@ static void move_waits(struct sum *sums)
 	}
 }
 
-/* An unobserved rest does not contradict the causes that explain most of the account, so it raises
- * their certainty. */
-static void raise_sure(const struct diagnosis_view *v, const struct pattern *p, double left,
-		       const double *got, struct share *shares)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < v->count; i++)
-		*(v->list[i].cause == CAUSE_CPU_HOST_GAP ? &left : &sum) += got[i];
-	for (uint32_t i = 0; i < v->count && p->kind == LEDGER_UNOBSERVED; i++) {
-		const struct diagnosis_candidate *c = &v->list[i];
-
-		if (got[i] > 0 && c->cause != CAUSE_CPU_HOST_GAP)
-			shares[c->cause].sure_ns +=
-			    fmin((thresholds.same.factor - 1) * got[i], left * got[i] / sum) *
-			    sure_of(v, p, c);
-	}
-}
-
 static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum,
 			   double *spent, struct share *shares)
 {
 	const struct pattern *p = &patterns[k];
-	double left = sum->excess_ns, got[DIAGNOSIS_CANDIDATES_MAX] = {0};
+	double left = sum->excess_ns, sure[CAUSE_COUNT];
 	struct diagnosis_candidate *c;
 
+	weigh_rivals(v, p, left, spent, sure);
 	while (left > 0 && (c = explanation(v, p, left, sum->excess_ns, spent))) {
 		double ns = explained(c, p, left, spent[c - v->list]);
 
 		spent[c - v->list] += ns;
-		got[c - v->list] += ns;
 		left -= ns;
-		credit(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum);
+		credit(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum, sure[c->cause]);
 	}
-	raise_sure(v, p, left, got, shares);
 	if (p->kind ==
 	    LEDGER_UNOBSERVED) /* whether the host was late in the hidden part is unknown too */
 		left = fmax(left - v->hidden_ns, 0);
-	credit(v, &shares[cause_of(v, p, sum)], left, NULL, 0, p, sum);
+	credit(v, &shares[cause_of(v, p, sum)], left, NULL, 0, p, sum, 1);
 }
 
 static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)

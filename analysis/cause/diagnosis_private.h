@@ -130,6 +130,8 @@ const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);
 
+/* Its weight beside others (causes.def). */
+double diagnosis_depth(enum finding_cause cause);
 /* How directly it was seen times the depth of its cause. */
 double diagnosis_weight(const struct diagnosis_candidate *c);
 

@@ -1176,6 +1176,29 @@ static void two_causes_share_the_excess_of_figures(void **unused)
 	assert_float_equal(out.confidence, .845, .02); /* of 9 / 14 */
 }
 
+/* A lock and a disk each explain all of it; one of them does so by chance. Waits for a CPU may have the
+ * lock as their cause. */
+static void what_explains_as_much_makes_a_cause_less_sure(void **unused)
+{
+	static const enum os_signal_kind rivals[] = {OS_SIGNAL_RUN_WAIT_THREAD,
+						     OS_SIGNAL_IO_WAIT_THREAD};
+	double alone;
+	struct world w;
+
+	build(&w);
+	os_lock(&w);
+	judge(&w);
+	alone = out.confidence;
+	for (size_t i = 0; i < 2; i++) {
+		build(&w);
+		os_lock(&w);
+		signal_add(&w.sick, rivals[i], "python3", 150, 0);
+		judge(&w);
+		assert_int_equal(out.cause, CAUSE_OS_LOCK);
+		assert_float_equal(out.confidence, i ? .6 : alone, i ? .1 : 1e-9);
+	}
+}
+
 static void mostly_idle(struct fake *f)
 {
 	f->r.compute_ns *= 0.1;
@@ -1769,6 +1792,7 @@ int main(void)
 	    cmocka_unit_test(late_requests_compare_no_rank),
 	    cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
 	    cmocka_unit_test(two_causes_share_the_excess_of_figures),
+	    cmocka_unit_test(what_explains_as_much_makes_a_cause_less_sure),
 	    cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 	    cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
 	    cmocka_unit_test(rules_out_the_other_layers_with_figures),
