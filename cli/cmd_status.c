@@ -19,7 +19,7 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
-/* Some causes count what the job gave that is of no use; no event is missing because of these. */
+/* Some causes count what the job gave and sysomd can't use; no event is missing because of these. */
 static bool loses_events(const char *cause)
 {
 #define X(name, text, events)                                                                      \
@@ -242,8 +242,8 @@ static const char *explain_mode(const char *key, const char *value)
 	    {"stacks", "bpf-loop", "unwound in the kernel"},
 	    {"roofline", "robust", "expected times: a median line and a calibrated tail"},
 	    {"roofline", "p99", "expected times: a 99th percentile line (RANSAC)"},
-	    {"canary", "on", "steps in which the whole host stood still are not judged"},
-	    {"canary", "off", "stalls of the whole host may look like slow ranks"},
+	    {"canary", "on", "steps in which the whole node stood still are not judged"},
+	    {"canary", "off", "stalls of the whole node may look like slow ranks"},
 	    {"stops", "seen", "real-time threads measure what the hypervisor takes"},
 	    {"stops", "unseen", "switched off, no CAP_SYS_NICE, or one CPU"},
 	    {"spool", "disk", "windows wait on the disk until the aggregator has them"},

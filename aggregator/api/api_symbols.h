@@ -25,7 +25,7 @@ int api_symbols_open(struct api_symbols **out, struct symbols *symbols);
 void api_symbols_stop(struct api_symbols *a);
 void api_symbols_close(struct api_symbols *a); /* after the server; NULL is a no-op */
 
-/* Whether a request with a body to this path only asks. */
+/* Whether a request with a body to this path is a question: it stores nothing. */
 bool api_symbols_asks(const char *path);
 /* Takes the headers of a request other than GET or HEAD. *out: the request, to be released with
  * api_symbols_forget; NULL if it is refused: then the result is the HTTP status, and *why the

@@ -100,7 +100,8 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 
 /* ---- for diagnosis ---- */
 
-/* Other ranks of the rank's role that no finding names, nearest numbers first; their number. */
+/* Finds other ranks of the rank's role that no finding names, nearest numbers first. Returns how
+ * many. */
 uint32_t fleet_peers(struct fleet *f, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 /* The latest sketch of a rank; the caller frees it (wire_sketch_free). -ENOENT, -ENOMEM. */
 int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *out);

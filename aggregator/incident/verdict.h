@@ -20,8 +20,8 @@ struct verdict {
 };
 
 /* s: for its sources of sketches. out: VERDICTS_MAX. Returns the number of verdicts, the most
- * important first; 0: out of memory. If j is about the job only because most ranks are culprits
- * (j->by_count), and more than one cause is found, j becomes one about slow ranks. */
+ * important first; 0: out of memory. If j is about the job only because many ranks are
+ * slow (j->by_count), and they have more than one cause, it becomes a judgement about slow ranks. */
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);

@@ -77,7 +77,8 @@ struct store {
 	dev_t device; /* of the database file */
 	ino_t inode;
 	bool in_transaction;
-	/* Jobs that this transaction added to; more than these wait for their turn. */
+	/* Jobs that this transaction added to. It checks their quotas. Jobs beyond this number wait
+	 * for their turn. */
 	char touched[STORE_TOUCHED_MAX][WIRE_TEXT_BYTES];
 	uint32_t touched_count;
 	char turn[WIRE_TEXT_BYTES]; /* the job that was last looked at in turn */

@@ -85,7 +85,7 @@ struct cross_role_part {
 	bool used, uneven; /* uneven: each member is compared with its own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
-	/* Per row. steps_next: what most members send instead, for steps_votes ticks so far. */
+	/* Steps per row. For steps_votes ticks, most members have sent steps_next instead. */
 	uint32_t steps, steps_next, steps_votes;
 	bool started;
 	uint64_t next;	  /* the lowest row that was not pushed yet */

@@ -49,7 +49,7 @@ struct judge_verdict {
 	bool flagged;	 /* out, and persistent or far enough out */
 	bool self;	 /* flagged for its self time */
 	bool of_kind;	 /* compared with its kind; out and flagged only if longer */
-	bool first;	 /* of no kind, and longer than any step before */
+	bool first;	 /* belongs to no known kind, and is longer than any step before */
 	bool drift;	 /* with this step the drift alarm is raised */
 	uint32_t period; /* of_kind: kinds_verdict.period */
 	/* Flagged, and so much longer than its stated work explains that one such step counts. */
@@ -71,7 +71,7 @@ size_t judge_memory_bytes(const struct judge_config *c);
 struct judge *judge_init(void *memory, const struct judge_config *c);
 /* The next step. stalled_ns: how long the whole host stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
-/* The growth of work that the latest step has made certain; NULL: none, or it was certain before. */
+/* The growth of work, if the latest step made it certain; else NULL. */
 const struct growth_change *judge_growth(const struct judge *j);
 /* Before the first step: learns a step that an earlier judge of the same rank found healthy. Kinds
  * of steps are not restored. */

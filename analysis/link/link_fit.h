@@ -3,10 +3,10 @@
  *
  * Hockney 1994, The Communication Challenge for MPP, Parallel Computing 20. A collective library
  * changes its algorithm with the size, so a function has several such lines, each for a regime of
- * sizes. Where the regimes end is found from the data: the segments with the least sum of relative
- * deviations, by Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64; how
- * many, by Schwarz's criterion as in Yao 1988, Estimating the Number of Change-points via Schwarz'
- * Criterion, Statistics and Probability Letters 6. Neither latency nor the time per byte is ever
+ * sizes. The data give the regimes. Their ends are those with the least sum of relative deviations
+ * (Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64). Schwarz's criterion
+ * gives their number (Yao 1988, Estimating the Number of Change-points via Schwarz' Criterion,
+ * Statistics and Probability Letters 6). Neither latency nor the time per byte is ever
  * negative. A single slow size does not move a line (regress_line_relative).
  *
  * Times: ns. Sizes: bytes. Rates: the inverse of ns_per_byte, in GB/s. Shares: 0 to 1. Memory: the
@@ -59,9 +59,9 @@ struct link_scratch {
 void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
-/* The expected time; 0: nothing was fitted. Where between its sizes one regime gives way to the next is
- * not known, so there the time follows a straight line from the end of the one to the start of the
- * other. Beyond the largest size the last regime continues. */
+/* The expected time; 0: nothing was fitted. Between the largest size of one
+ * regime and the smallest of the next it is not known which of them holds, so there the time follows
+ * a straight line from one to the other. Beyond the largest size the last regime continues. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its
