@@ -255,6 +255,7 @@ static void steps_add(struct slow_steps *to, const struct slow_steps *from, doub
 		to->onset_step = from->onset_step;
 	}
 	raise_to(&to->last_step, from->last_step);
+	widen(&to->begin_unix_ns, &to->end_unix_ns, from->begin_unix_ns, from->end_unix_ns);
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);

@@ -301,9 +301,11 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 	for (uint32_t k = 0; k < i->finding_count && !one.finding; k++)
 		if (i->findings[k].finding.rank_count && i->findings[k].finding.ranks[0] == m->rank)
 			one.finding = &i->findings[k].finding;
-	if (m->own.end_unix_ns > m->own.begin_unix_ns)
-		duration_ns = m->own.end_unix_ns - m->own.begin_unix_ns;
 	steps = incident_fault_steps(i, m);
+	if (steps.end_unix_ns > steps.begin_unix_ns)
+		duration_ns = steps.end_unix_ns - steps.begin_unix_ns;
+	else if (m->own.end_unix_ns > m->own.begin_unix_ns)
+		duration_ns = m->own.end_unix_ns - m->own.begin_unix_ns;
 	return cost_of(&one, &steps, v->diagnosis.effect_ns, duration_ns);
 }
 

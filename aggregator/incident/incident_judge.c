@@ -620,6 +620,15 @@ static struct run merged(const struct run *list, uint32_t count)
 	return all;
 }
 
+/* Windows have healthy steps around the slow ones. A hang is no step, so its windows count. */
+void incident_run_time(const struct run *r, uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
+{
+	bool exact = r->steps.end_unix_ns && !(r->steps.reasons & 1u << WINDOW_STALL);
+
+	*begin_unix_ns = exact ? r->steps.begin_unix_ns : r->begin_unix_ns;
+	*end_unix_ns = exact ? r->steps.end_unix_ns : r->end_unix_ns;
+}
+
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
 {
@@ -634,6 +643,8 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 			    incident_member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);
 	list = spells(i, culprits, count, &spell_count);
+	for (uint32_t k = 0; k < spell_count; k++)
+		incident_run_time(&list[k], &list[k].begin_unix_ns, &list[k].end_unix_ns);
 	all = merged(list, spell_count);
 	found = spell_count > 0;
 	free(list);

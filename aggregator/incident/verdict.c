@@ -293,8 +293,10 @@ static uint64_t begin_of(const struct incident *i, const struct member *m)
 {
 	uint32_t count;
 	struct run *list = incident_fault_spells(i, m, &count);
-	uint64_t begin = count ? list[0].begin_unix_ns : m->own.begin_unix_ns;
+	uint64_t begin = m->own.begin_unix_ns, end;
 
+	if (count)
+		incident_run_time(list, &begin, &end);
 	free(list);
 	return begin;
 }

@@ -103,6 +103,25 @@ static void step_times_add(struct step_times *t, const struct window_step *s)
 		t->expected_self_ns += text_finite(s->expected_self_ns);
 }
 
+static uint64_t within(const struct window *w, uint64_t t)
+{
+	return t < w->begin_ns ? w->begin_ns : t > w->end_ns ? w->end_ns : t;
+}
+
+/* The step's time: its latency, until its end on the GPU or on the host. */
+static void digest_time(struct digest *d, const struct window *w, const struct step *s)
+{
+	uint64_t end = step_ends_on_device(s) && s->device_end_ns ? s->device_end_ns : s->end_ns;
+	uint64_t begin = end > s->latency_ns ? end - s->latency_ns : 0;
+
+	begin = to_unix(w, within(w, begin));
+	end = to_unix(w, within(w, end));
+	if (!d->slow.begin_unix_ns || begin < d->slow.begin_unix_ns)
+		d->slow.begin_unix_ns = begin;
+	if (end > d->slow.end_unix_ns)
+		d->slow.end_unix_ns = end;
+}
+
 static void digest_steps(const struct window *w, struct digest *d)
 {
 	uint32_t flag = 0, first = 0;
@@ -126,6 +145,7 @@ static void digest_steps(const struct window *w, struct digest *d)
 		}
 		if (s->step.index > d->slow.last_step)
 			d->slow.last_step = s->step.index;
+		digest_time(d, w, &s->step);
 		d->slow.flagged++;
 		if (s->flags & WINDOW_STEP_SPIKE)
 			digest_spike(d, to_unix(w, s->step.end_ns));

@@ -24,10 +24,11 @@ struct slow_steps {
 	uint64_t spike_first_unix_ns,
 	    spike_last_unix_ns; /* ends of the first and last one; 0: none */
 	uint64_t hinted;	/* of these, announced as a transient by the node when they began */
-	uint64_t first_step, last_step; /* indices */
-	uint64_t onset_step;		/* first step out of the run that led to first_step */
-	double flagged_ns;		/* latency above what was expected, whoever slowed them */
-	double self_excess_ns;		/* self time above what was expected */
+	uint64_t first_step, last_step;	     /* indices */
+	uint64_t begin_unix_ns, end_unix_ns; /* of the first and of the last one; 0: none */
+	uint64_t onset_step;		     /* first step out of the run that led to first_step */
+	double flagged_ns;     /* latency above what was expected, whoever slowed them */
+	double self_excess_ns; /* self time above what was expected */
 	/* the parts of these two in steps longer than any before (WINDOW_STEP_FIRST): they may not
 	 * come again */
 	double first_ns, first_self_ns;

@@ -209,6 +209,32 @@ static void costs_and_exceeds_what_all_windows_lost(void **unused)
 	json_decref(j);
 }
 
+static struct digest of_slow_steps(struct digest d, double from_s, double to_s)
+{
+	d.slow.begin_unix_ns = T0 + (uint64_t)(from_s * S);
+	d.slow.end_unix_ns = T0 + (uint64_t)(to_s * S);
+	return d;
+}
+
+/* Windows have healthy steps before and after the slow ones. */
+static void lasts_from_its_first_slow_step_to_its_last(void **unused)
+{
+	json_t *j;
+
+	add(of_slow_steps(window("job", 3, WINDOW_SELF, 0, 6), 1, 6));
+	add(of_slow_steps(window("job", 3, WINDOW_SELF, 6, 9), 6, 8));
+	j = only();
+	assert_float_equal(json_number_value(json_object_get(j, "duration_s")), 7, 1e-6);
+	assert_int_equal(jsonget_unsigned(j, "begin_unix_ns"), T0 + S);
+	assert_int_equal(jsonget_unsigned(j, "end_unix_ns"), T0 + 8 * S);
+	json_decref(j);
+	/* it still hangs at the window's end */
+	add(window("job", 3, WINDOW_STALL, 9, 12));
+	j = only();
+	assert_int_equal(jsonget_unsigned(j, "end_unix_ns"), T0 + 12 * S);
+	json_decref(j);
+}
+
 static void distinguishes_a_transient_from_a_fault(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
@@ -1274,12 +1300,13 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 			   .steps = steps,
 			   .step_count = 10,
 			   .begin_ns = 5,
-			   .end_ns = 9,
+			   .end_ns = 1009,
 			   .realtime_offset_ns = 100};
 	struct digest d;
 
 	for (uint32_t i = 0; i < 10; i++) {
 		steps[i].step.index = 50 + i;
+		steps[i].step.end_ns = 105 * (i + 1);
 		steps[i].step.latency_ns = 100 + i;
 		steps[i].step.self_ns = 90;
 		steps[i].expected_ns = 80;
@@ -1296,9 +1323,19 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 	assert_float_equal(d.latency_ns, 107, 0);
 	assert_float_equal(d.slow.self_excess_ns, 60, 0);
 	assert_int_equal(d.begin_unix_ns, 105);
+	/* without the healthy steps around them */
+	assert_int_equal(d.slow.begin_unix_ns, 100 + 105 * 7 - 106);
+	assert_int_equal(d.slow.end_unix_ns, 100 + 105 * 9);
+	/* never outside the window, whatever a step says */
+	steps[8].step.end_ns = UINT64_MAX;
+	steps[6].step.latency_ns = UINT64_MAX;
+	digest_make(&w, 123, &d);
+	assert_int_equal(d.slow.begin_unix_ns, d.begin_unix_ns);
+	assert_int_equal(d.slow.end_unix_ns, d.end_unix_ns);
 	w.step_count = 0;
 	digest_make(&w, 123, &d);
 	assert_int_equal(d.slow.flagged, 0);
+	assert_int_equal(d.slow.end_unix_ns, 0);
 }
 
 /* One step of five was held up for long: a median of them knows nothing of it. */
@@ -1714,6 +1751,7 @@ int main(void)
 	    CASE(late_requests_name_what_their_engine_did),
 	    CASE(names_the_containers_of_the_ranks_to_blame),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
+	    CASE(lasts_from_its_first_slow_step_to_its_last),
 	    CASE(distinguishes_a_transient_from_a_fault),
 	    CASE(costs_and_exceeds_what_all_windows_lost),
 	    CASE(single_slow_steps_are_transients_unless_they_cost_much),
