@@ -52,6 +52,7 @@ struct request_violation {
 	uint32_t prompt_tokens, output_tokens;
 	uint64_t arrival_ns, scheduled_ns, first_ns, last_ns;
 	uint64_t value_ns, phase_ns; /* TTFT or TPOT; the part of it in that phase */
+	uint64_t objective_ns;	     /* what value_ns exceeds; 0: not known (an older node) */
 	/* the longest step of that phase; begin_ns 0: none; batch 0: it has not ended */
 	struct request_step slow;
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */

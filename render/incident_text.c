@@ -388,9 +388,12 @@ static void print_requests(FILE *to, const json_t *in)
 				term_safe(jsonget_text(in, "job"), 127));
 			return;
 		}
-		fprintf(to, "  %-9s %s missed %s:", i ? "" : "requests",
+		fprintf(to, "  %-9s %s missed %s", i ? "" : "requests",
 			term_safe(jsonget_text(v, "id"), 16),
 			term_safe(jsonget_text(v, "objective"), 8));
+		if (jsonget_number(v, "objective_ms") > 0)
+			fprintf(to, " of %s", term_ms(jsonget_number(v, "objective_ms")));
+		fputc(':', to);
 		fprintf(to, " %s, of which %s", term_ms(jsonget_number(v, "ms")),
 			term_ms(jsonget_number(v, "phase_ms")));
 		fprintf(to, " %s", term_safe(jsonget_text(v, "phase"), 12));

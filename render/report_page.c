@@ -111,15 +111,21 @@ static void put_requests(FILE *to, const json_t *in)
 
 	if (!json_array_size(list))
 		return;
-	fprintf(to, "<section id=\"requests\">\n<h2>Late requests</h2>\n<div "
-		    "class=\"scroll\"><table class=\"named\">"
-		    "<tr><th class=\"t\">request</th><th>missed</th><th>took</th><th>phase</th>"
-		    "<th>of it</th></tr>\n");
+	fprintf(
+	    to,
+	    "<section id=\"requests\">\n<h2>Late requests</h2>\n<div "
+	    "class=\"scroll\"><table class=\"named\">"
+	    "<tr><th "
+	    "class=\"t\">request</th><th>missed</th><th>objective</th><th>took</th><th>phase</th>"
+	    "<th>of it</th></tr>\n");
 	json_array_foreach ((json_t *)list, i, v) {
 		if (i == REQUESTS_SHOWN)
 			break;
 		escape_around(to, "<tr><td class=\"t\">", jsonget_text(v, "id"), "</td>");
 		escape_cell(to, jsonget_text(v, "objective"));
+		escape_cell(to, jsonget_number(v, "objective_ms") > 0
+				    ? term_ms_cell(jsonget_number(v, "objective_ms"))
+				    : "");
 		escape_cell(to, term_ms_cell(jsonget_number(v, "ms")));
 		escape_cell(to, jsonget_text(v, "phase"));
 		escape_cell(to, term_ms_cell(jsonget_number(v, "phase_ms")));

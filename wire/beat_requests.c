@@ -20,7 +20,7 @@
 	X(tpot_violated, counts.violated[REQUEST_TPOT])
 #define VIOLATION_FIELDS(X) \
 	X(id) X(objective) X(phase) X(prompt_tokens) X(output_tokens) X(arrival_ns) \
-	X(scheduled_ns) X(first_ns) X(last_ns) X(value_ns) X(phase_ns)
+	X(scheduled_ns) X(first_ns) X(last_ns) X(value_ns) X(phase_ns) X(objective_ns)
 /* clang-format on */
 
 struct item {

@@ -254,23 +254,27 @@ static double period_of(const struct group *g)
 
 static void say_count(struct finding *f, const struct group *g)
 {
-	char mean[TEXT_DURATION_BYTES], most[TEXT_DURATION_BYTES];
+	char mean[TEXT_DURATION_BYTES], most[TEXT_DURATION_BYTES], limit[TEXT_DURATION_BYTES];
+	uint64_t limit_ns = g->worst.v.objective_ns;
 	bool ttft = g->objective == REQUEST_TTFT;
 	const char *span = g->worst.v.span, *in = *span ? "; slowest step in " : "";
 
 	text_duration(g->sum_ns / (double)g->count, mean);
 	text_duration((double)g->worst.v.value_ns, most);
+	text_duration((double)limit_ns, limit);
 	if (g->count == 1)
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "a request took %s %s: longer than the objective requests.%s%s%s", mean,
-			    ttft ? "to its first token" : "per token",
-			    request_objective_name(g->objective), in, span);
+			    "a request took %s %s: longer than the objective requests.%s%s%s%s%s",
+			    mean, ttft ? "to its first token" : "per token",
+			    request_objective_name(g->objective), limit_ns ? " of " : "",
+			    limit_ns ? limit : "", in, span);
 	else
 		finding_say(f, LAYER_SOFTWARE, 0,
 			    "%" PRIu64 " requests took %s %s on average, at most %s: longer "
-			    "than the objective requests.%s%s%s",
+			    "than the objective requests.%s%s%s%s%s",
 			    g->count, mean, ttft ? "to their first token" : "per token", most,
-			    request_objective_name(g->objective), in, span);
+			    request_objective_name(g->objective), limit_ns ? " of " : "",
+			    limit_ns ? limit : "", in, span);
 	if (period_of(g) > 0)
 		finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu64 " times, every %.4g s", g->occurrences,
 			    period_of(g) * 1e-9);
@@ -400,14 +404,14 @@ static json_t *violation_json(const struct seen *s)
 		bytes[i] = (uint8_t)(v->id >> (56 - 8 * i));
 	text_hex(bytes, sizeof(bytes), id);
 	text_hex(s->group, sizeof(s->group), group);
-	return json_pack("{s:s, s:o, s:s, s:s, s:f, s:f, s:I, s:I, s:o, s:o, s:s, s:o}", "id", id,
-			 "node", json_text(s->node), "objective",
-			 request_objective_name(v->objective), "phase",
-			 request_phase_name(v->phase), "ms", (double)v->value_ns * 1e-6, "phase_ms",
-			 (double)v->phase_ns * 1e-6, "prompt_tokens", (json_int_t)v->prompt_tokens,
-			 "output_tokens", (json_int_t)v->output_tokens, "begin_unix_ns",
-			 json_exact(s->begin_unix_ns), "end_unix_ns", json_exact(s->end_unix_ns),
-			 "anomaly_id", group, "slow_step", step_json(s));
+	return json_pack(
+	    "{s:s, s:o, s:s, s:f, s:s, s:f, s:f, s:I, s:I, s:o, s:o, s:s, s:o}", "id", id, "node",
+	    json_text(s->node), "objective", request_objective_name(v->objective), "objective_ms",
+	    (double)v->objective_ns * 1e-6, "phase", request_phase_name(v->phase), "ms",
+	    (double)v->value_ns * 1e-6, "phase_ms", (double)v->phase_ns * 1e-6, "prompt_tokens",
+	    (json_int_t)v->prompt_tokens, "output_tokens", (json_int_t)v->output_tokens,
+	    "begin_unix_ns", json_exact(s->begin_unix_ns), "end_unix_ns",
+	    json_exact(s->end_unix_ns), "anomaly_id", group, "slow_step", step_json(s));
 }
 
 static json_t *violations_json(const struct fleet_requests *q)

@@ -284,6 +284,11 @@ static void explain_tpot(const struct request_table *t, const struct request *r,
 	}
 }
 
+static uint64_t objective_ns(const struct request_table *t, enum request_objective objective)
+{
+	return objective == REQUEST_TTFT ? t->config.ttft_ns : t->config.tpot_ns;
+}
+
 static void report(struct request_table *t, const struct request *r,
 		   enum request_objective objective, uint64_t value_ns)
 {
@@ -296,7 +301,8 @@ static void report(struct request_table *t, const struct request *r,
 				      .scheduled_ns = r->scheduled_ns,
 				      .first_ns = r->first_ns,
 				      .last_ns = r->last_ns,
-				      .value_ns = value_ns};
+				      .value_ns = value_ns,
+				      .objective_ns = objective_ns(t, objective)};
 
 	if (objective == REQUEST_TTFT)
 		explain_ttft(t, r, &v);
@@ -333,7 +339,7 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 		  uint64_t value_ns)
 {
 	struct request_job_state *j = &t->job[r->job];
-	bool out = value_ns > (objective == REQUEST_TTFT ? t->config.ttft_ns : t->config.tpot_ns);
+	bool out = value_ns > objective_ns(t, objective);
 
 	if (!value_ns || r->judged[objective] || is_for_others(t, r) ||
 	    request_table_collides(t, r))

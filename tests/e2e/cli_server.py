@@ -60,7 +60,7 @@ DIAGNOSIS = {
     "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
 
 
-VIOLATION = {"id": "00000000deadbeef", "node": "gpu-3", "objective": "ttft", "phase": "queue", "ms": 12345.6, "phase_ms": 11000.0,
+VIOLATION = {"id": "00000000deadbeef", "node": "gpu-3", "objective": "ttft", "objective_ms": 10000.0, "phase": "queue", "ms": 12345.6, "phase_ms": 11000.0,
              "prompt_tokens": 512, "output_tokens": 3, "begin_unix_ns": "1795229400000000000",
              "end_unix_ns": "1795229412345600000", "anomaly_id": "11" * 16,
              "slow_step": {"after_ms": 100.0, "ms": 10900.0, "tokens": 0, "step_tokens": 4096, "batch": 32,

@@ -210,7 +210,8 @@ def check_slow_step(stack, work):
            "slow step: sysom requests JOB names request and incident", shown.stdout)
     check_step_incident(stack, work, traced[0]["id"])
     text = stack.sysom("show", incidents[0]["id"]).stdout
-    tap.ok("objective" in text and "longest step" in text and any(f"{r} missed ttft" in text for r in late), "slow step: sysom show says what took the time", text)
+    tap.ok("objective" in text and "longest step" in text and any(f"{r} missed ttft of " in text for r in late) and "objective requests.ttft of " in " ".join(text.split()),
+           "slow step: sysom show says what took the time, and what the objective is", text)
 
 
 def check_queue(stack, work):

@@ -2324,6 +2324,7 @@ static struct request_violation late(uint32_t phase, const char *span, const str
 	    .first_ns = b->now_ns - 5000000000ull,
 	    .value_ns = 15000000000ull,
 	    .phase_ns = 12000000000ull,
+	    .objective_ns = 10000000000ull,
 	    .slow = {b->now_ns - 18000000000ull, b->now_ns - 8000000000ull, 0, 512, 3}};
 
 	snprintf(v.span, sizeof(v.span), "%s", span);
@@ -2368,6 +2369,8 @@ static void late_requests_of_one_way_are_one_finding_with_a_count(void **unused)
 	assert_int_equal(report_count, 4); /* two ways, twice */
 	assert_int_equal(reports[2].finding.kind, FINDING_REQUESTS);
 	assert_int_equal(reports[2].finding.count, 2);
+	assert_non_null(strstr(reports[2].finding.evidence[0].text,
+			       "longer than the objective requests.ttft of 10"));
 	assert_true(reports[2].finding.period_ns > 29e9 && reports[2].finding.period_ns < 31e9);
 	assert_int_equal(reports[2].finding.step_end_unix_ns -
 			     reports[2].finding.step_begin_unix_ns,

@@ -266,6 +266,7 @@ static void a_long_queue_is_linked_to_the_step_that_filled_it(void **state)
 	assert_int_equal(seen[0].v.objective, REQUEST_TTFT);
 	assert_int_equal(seen[0].v.phase, REQUEST_QUEUE);
 	assert_true(seen[0].v.value_ns == 11110 * MS);
+	assert_true(seen[0].v.objective_ns == 10000 * MS);
 	assert_true(seen[0].v.phase_ns == 11059 * MS);
 	assert_ms(seen[0].v.slow.begin_ns, 45);
 	assert_ms(seen[0].v.slow.end_ns, 11000);

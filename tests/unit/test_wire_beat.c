@@ -692,6 +692,7 @@ static void busy_job(struct request_job *r)
 		    .last_ns = 86420ull * 1000000000ull,
 		    .value_ns = 12000000000ull,
 		    .phase_ns = 10000000000ull,
+		    .objective_ns = 9000000000ull,
 		    .slow = {86401ull * 1000000000ull, 86411ull * 1000000000ull, 7, 4096, 64},
 		    .span = "ModelRunner::Preprocess"};
 }
