@@ -80,6 +80,30 @@ static bool looks_like_cxx(const char *text)
 	return strchr(text, '<') || strstr(text, "::") || (strchr(text, '(') && strchr(text, ')'));
 }
 
+/* What stands before '<' is a name: in C++ "f<T>", in Rust "f::<T>". */
+static void take_generic(struct scan *s)
+{
+	if (s->base_bytes > 2 && !memcmp(s->base + s->base_bytes - 2, "::", 2))
+		s->base_bytes -= 2;
+	s->at++;
+	take_arguments(s);
+}
+
+/* Rust's "<T as Trait>::method": the bracket is a part of the name. */
+static bool take_qualified(struct scan *s)
+{
+	unsigned depth = 0;
+
+	do {
+		if (!*s->at || s->base_bytes + 1 >= sizeof(s->base))
+			return false;
+		depth += *s->at == '<';
+		depth -= *s->at == '>' && s->at[-1] != '-';
+		s->base[s->base_bytes++] = *s->at++;
+	} while (depth);
+	return true;
+}
+
 /* false: the name is not understood. */
 static bool scan_name(struct scan *s)
 {
@@ -90,9 +114,11 @@ static bool scan_name(struct scan *s)
 			memcpy(s->base + s->base_bytes, ANONYMOUS, strlen(ANONYMOUS));
 			s->base_bytes += strlen(ANONYMOUS);
 			s->at += strlen(ANONYMOUS);
+		} else if (*s->at == '<' && !s->base_bytes) {
+			if (!take_qualified(s))
+				return false;
 		} else if (*s->at == '<' && !is_operator(s)) {
-			s->at++;
-			take_arguments(s);
+			take_generic(s);
 		} else if (*s->at == '(' && !is_operator(s)) {
 			break; /* the parameters */
 		} else if (*s->at == ' ') {
@@ -126,7 +152,8 @@ int kernel_name_parse(struct kernel_name *k, const char *raw)
 	memset(k, 0, sizeof(*k));
 	if (!s)
 		return -ENOMEM;
-	s->text = demangle(raw, false, s->demangled, sizeof(s->demangled)) ? s->demangled : raw;
+	k->mangled = demangle(raw, false, s->demangled, sizeof(s->demangled));
+	s->text = k->mangled ? s->demangled : raw;
 	if (strlen(s->text) > LIMIT_NAME_BYTES || !looks_like_cxx(s->text) ||
 	    !strncmp(raw, "Mem", 3) || !scan_name(s)) {
 		err = plain(k, s->text);
@@ -178,13 +205,12 @@ static int parse_before(struct kernel_name *k, const char *name)
 
 const char *kernel_name_text(const char *name, char *out, size_t bytes)
 {
-	struct kernel_name k;
+	struct kernel_name k = {0};
 
-	if (strncmp(name, "_Z", 2) || parse_before(&k, name)) {
+	if (name[0] != '_' || parse_before(&k, name) || !k.mangled)
 		text_copy(out, bytes, name);
-		return out;
-	}
-	snprintf(out, bytes, "%s%s", k.full, name + kernel_name_bytes(name));
+	else
+		snprintf(out, bytes, "%s%s", k.full, name + kernel_name_bytes(name));
 	kernel_name_free(&k);
 	return out;
 }
@@ -205,8 +231,7 @@ const char *kernel_name_family(const char *name, char *out, size_t bytes)
 	text_copy(out, bytes, name);
 	if (!bytes || parse_before(&k, name))
 		return out;
-	cxx = strchr(k.full, '<') || strstr(k.full, "::") ||
-	      (!strncmp(name, "_Z", 2) && strncmp(k.base, "_Z", 2));
+	cxx = k.mangled || strchr(k.full, '<') || strstr(k.full, "::");
 	for (const char *p = k.base; *p && used + 1 < bytes; p++) {
 		bool digit = !cxx && *p >= '0' && *p <= '9';
 

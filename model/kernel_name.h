@@ -3,19 +3,21 @@
  * Owns: its texts. Threads: one caller. Trust: names come from the job; it reads LIMIT_NAME_BYTES. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define KERNEL_NAME_ARGS_MAX 64u
 
 struct kernel_name {
-	char *full; /* demangled, without return type and parameters: "ns::gemm<float, 128>" */
-	char *base; /* also without template arguments: "ns::gemm" */
+	bool mangled; /* by C++ or Rust */
+	char *full;   /* demangled, without return type and parameters: "ns::gemm<float, 128>" */
+	char *base;   /* also without template arguments: "ns::gemm" */
 	char *args[KERNEL_NAME_ARGS_MAX]; /* all template arguments in order: "float", "128" */
 	uint32_t arg_count;		  /* the last one holds all that have no room */
 };
 
-/* 0, -ENOMEM. A name that is not C++ is its own base. */
+/* 0, -ENOMEM. A name that is neither C++ nor Rust is its own base. */
 int kernel_name_parse(struct kernel_name *k, const char *raw);
 void kernel_name_free(struct kernel_name *k);
 

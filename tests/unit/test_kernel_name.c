@@ -59,6 +59,12 @@ static void takes_mangled_names_apart(void **state)
 	/* ns::reduce<double>(int), by c++filt */
 	expect("_ZN2ns6reduceIdEEvi", "ns::reduce", "double");
 	expect("_Znotaname", "_Znotaname", "");
+	/* Rust: mycrate::foo, std::mem::align_of::<f64>, <mycrate::Foo as mycrate::Bar>::baz */
+	expect("_RNvCs1234_7mycrate3foo", "mycrate::foo", "");
+	expect("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of", "f64");
+	expect("_RNvXs_Cs1_7mycrateNtB4_3FooNtB4_3Bar3baz", "<mycrate::Foo as mycrate::Bar>::baz",
+	       "");
+	expect("_Reduce_kernel", "_Reduce_kernel", "");
 }
 
 static void odd_names_stay_whole(void **state)
@@ -134,6 +140,11 @@ static void are_shown_as_people_read_them(void **unused)
 	    {"_Z4gemmIfLi128ELb1EEvPT_<<<8,1,1, 128,1,1>>>",
 	     "gemm<float, 128, true><<<8,1,1, 128,1,1>>>"},
 	    {"_Znotaname", "_Znotaname"},
+	    {"_RNvCs1234_7mycrate3foo<<<8,1,1, 128,1,1>>>", "mycrate::foo<<<8,1,1, 128,1,1>>>"},
+	    {"_RINvNtC3std3mem8align_ofdE", "std::mem::align_of::<f64>"},
+	    {"_RNvXs_Cs1_7mycrateNtB4_3FooNtB4_3Bar3baz", "<mycrate::Foo as mycrate::Bar>::baz"},
+	    {"_ZN7mycrate3foo17h0123456789abcdefE", "mycrate::foo"},
+	    {"_Reduce_kernel(wgrad)", "_Reduce_kernel(wgrad)"},
 	    {"gemm_f32_128x256_nt(wgrad)<<<8,1,1, 256,1,1>>>",
 	     "gemm_f32_128x256_nt(wgrad)<<<8,1,1, 256,1,1>>>"},
 	    {"", ""},
