@@ -171,6 +171,8 @@ static bool is_of_requests(const json_t *in)
 
 static void print_cost(const json_t *in)
 {
+	double hours = jsonget_number(in, "gpu_hours_lost");
+
 	printf("sysom:   ");
 	if (jsonget_number(in, "latency_ms") > 0) /* not of a hang */
 		printf("steps %s to %s: %s instead of %s, ",
@@ -178,7 +180,10 @@ static void print_cost(const json_t *in)
 		       term_count(jsonget_number(in, "last_step")),
 		       term_ms(jsonget_number(in, "latency_ms")),
 		       term_ms(jsonget_number(in, "expected_ms")));
-	printf("%s GPU-hours lost\n", incident_verdict_hours(jsonget_number(in, "gpu_hours_lost")));
+	if (hours > 0)
+		printf("%s GPU-hours lost\n", incident_verdict_hours(hours));
+	else /* of a job without a GPU */
+		printf("%s of step time lost\n", term_span(jsonget_number(in, "lost_ms") / 1e3));
 }
 
 static void print_incident(const json_t *in)

@@ -454,6 +454,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	if (!again)
 		run_take(i, r);
 	i->windows++;
+	i->windows_without_gpu += d->no_gpu;
 	i->bytes += d->bytes;
 	i->raw_bytes += d->raw_bytes;
 	widen(&i->row.begin_unix_ns, &i->row.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -941,6 +942,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 		finding_take(s, to, &from->findings[k]);
 	accuse_all(to);
 	to->windows += from->windows;
+	to->windows_without_gpu += from->windows_without_gpu;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
 	to->excerpts_dropped += from->excerpts_dropped;

@@ -244,11 +244,18 @@ static void put_cost(json_t *out, const struct cost *c)
 	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
 }
 
+/* GPUs of the job: one for each rank, none if all of its windows are from processes without one. */
+static uint32_t gpus_of(const struct incident *i, const struct incident_judgement *j)
+{
+	return i->windows && i->windows_without_gpu == i->windows ? 0 : j->ranks;
+}
+
 /* All ranks of the job wait for the slowest: (step - expected) x ranks. most_ns: largest loss of a
  * step; 0: unknown. */
-static struct cost cost_of(const struct incident_judgement *j, const struct slow_steps *steps,
-			   double most_ns, uint64_t duration_ns)
+static struct cost cost_of(const struct incident *i, const struct incident_judgement *j,
+			   const struct slow_steps *steps, double most_ns, uint64_t duration_ns)
 {
+	uint32_t gpus = gpus_of(i, j);
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
 	struct cost c = {0, 0, 0};
 
@@ -278,9 +285,9 @@ static struct cost cost_of(const struct incident_judgement *j, const struct slow
 		lost_ns = (double)duration_ns;
 	part = duration_ns ? lost_ns / (double)duration_ns : 0;
 	c.lost_ns = lost_ns;
-	c.hours = lost_ns / 3.6e12 * j->ranks;
+	c.hours = lost_ns / 3.6e12 * gpus;
 	/* a transient has no rate */
-	c.hours_per_day = strcmp(j->symptom, "transient") ? 24 * part * j->ranks : 0;
+	c.hours_per_day = strcmp(j->symptom, "transient") ? 24 * part * gpus : 0;
 	return c;
 }
 
@@ -306,7 +313,7 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 		duration_ns = steps.end_unix_ns - steps.begin_unix_ns;
 	else if (m->own.end_unix_ns > m->own.begin_unix_ns)
 		duration_ns = m->own.end_unix_ns - m->own.begin_unix_ns;
-	return cost_of(&one, &steps, v->diagnosis.effect_ns, duration_ns);
+	return cost_of(i, &one, &steps, v->diagnosis.effect_ns, duration_ns);
 }
 
 static const char *life_of(const struct incident_set *s, const struct incident *i)
@@ -460,7 +467,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	loss = j;
 	loss.lead = j.waited ? lost : j.lead;
-	cost = cost_of(&loss, &steps, 0, duration_ns);
+	cost = cost_of(i, &loss, &steps, 0, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
 			"life", life_of(s, i), "begin_unix_ns", json_exact(begin_unix_ns),

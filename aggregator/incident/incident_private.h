@@ -144,8 +144,9 @@ struct incident {
 	uint32_t finding_count;
 	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
-	uint64_t excerpt_bytes;	   /* of its members' excerpts, each counted once */
-	uint64_t excerpts_dropped; /* windows whose excerpts were dropped or not kept: no room */
+	uint64_t windows_without_gpu; /* of the windows */
+	uint64_t excerpt_bytes;	      /* of its members' excerpts, each counted once */
+	uint64_t excerpts_dropped;    /* windows whose excerpts were dropped or not kept: no room */
 	/* The search for the next excerpt to drop: the member at which it begins, and how important
 	 * the last dropped one was. */
 	uint32_t excerpt_member, excerpt_rank;

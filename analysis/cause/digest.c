@@ -213,6 +213,17 @@ bool digest_is_sound(const struct window *w)
 	       r->rank < (r->world_size > 0 ? r->world_size : (int32_t)LIMIT_FLEET_RANKS);
 }
 
+/* CUDA_VISIBLE_DEVICES=-1 assigns none. */
+static bool uses_no_gpu(const struct window *w)
+{
+	const char *gpu = w->rank.gpu_uuid;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (w->steps[i].step.launches)
+			return false;
+	return !w->device_count && (!*gpu || *gpu == '-');
+}
+
 void digest_make(const struct window *w, size_t bytes, struct digest *d)
 {
 	uint64_t most = 0;
@@ -230,6 +241,7 @@ void digest_make(const struct window *w, size_t bytes, struct digest *d)
 	d->bytes = bytes;
 	d->raw_bytes = w->raw_bytes;
 	d->summary_only = w->summary_only;
+	d->no_gpu = uses_no_gpu(w);
 	for (uint32_t i = 0; i < w->loss_count; i++) {
 		d->lost += w->losses[i].count;
 		if (w->losses[i].count > most) {

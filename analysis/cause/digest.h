@@ -47,6 +47,7 @@ struct digest {
 	uint32_t steps, records;
 	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
 	bool summary_only;
+	bool no_gpu; /* its process launched nothing, and no GPU is assigned to it */
 	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an
 	 * incident adds them */
 	struct slow_steps slow;

@@ -54,4 +54,9 @@ ok "a Python job marks its steps through ctypes, and slow ones blame its own ran
 touch "$WORK/end"
 wait $job
 ok "it ends with 0" is $? 0
+"$BIN/sysom" verdict python --timeout 30 >"$WORK/verdict" 2>&1
+"$BIN/sysom" show last --job python >"$WORK/show" 2>&1
+costs_no_gpu() { grep -q "of step time lost$" "$WORK/verdict" && grep -q "^  cost .* of step time$" "$WORK/show" && ! grep -q "GPU-hours" "$WORK/verdict" "$WORK/show"; }
+ok "it lost time, but no GPU-hours" costs_no_gpu
+costs_no_gpu || sed 's/^/# /' "$WORK/verdict" "$WORK/show"
 finish

@@ -184,6 +184,26 @@ static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
 	json_decref(j);
 }
 
+static void a_job_without_a_gpu_loses_no_gpu_hours(void **unused)
+{
+	struct digest d = window("job", 3, WINDOW_SELF, 0, 6);
+	struct incident_change c;
+	json_t *j;
+
+	d.no_gpu = true;
+	c = add(d);
+	j = incident_set_json(set, c.id, 8, NULL);
+	assert_true(json_number_value(json_object_get(j, "lost_ms")) > 0);
+	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_lost")), 0, 0);
+	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_per_day")), 0, 0);
+	json_decref(j);
+	/* one of its ranks has one */
+	c = add(window("job", 4, WINDOW_COMM, 0, 6));
+	j = incident_set_json(set, c.id, 8, NULL);
+	assert_true(json_number_value(json_object_get(j, "gpu_hours_lost")) > 0);
+	json_decref(j);
+}
+
 /* The window that lost most per step is of ten steps; the thirty after it lost a third each. */
 static void costs_and_exceeds_what_all_windows_lost(void **unused)
 {
@@ -1323,13 +1343,16 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 	assert_float_equal(d.latency_ns, 107, 0);
 	assert_float_equal(d.slow.self_excess_ns, 60, 0);
 	assert_int_equal(d.begin_unix_ns, 105);
+	assert_true(d.no_gpu);
 	/* without the healthy steps around them */
 	assert_int_equal(d.slow.begin_unix_ns, 100 + 105 * 7 - 106);
 	assert_int_equal(d.slow.end_unix_ns, 100 + 105 * 9);
 	/* never outside the window, whatever a step says */
 	steps[8].step.end_ns = UINT64_MAX;
 	steps[6].step.latency_ns = UINT64_MAX;
+	steps[0].step.launches = 1;
 	digest_make(&w, 123, &d);
+	assert_false(d.no_gpu);
 	assert_int_equal(d.slow.begin_unix_ns, d.begin_unix_ns);
 	assert_int_equal(d.slow.end_unix_ns, d.end_unix_ns);
 	w.step_count = 0;
@@ -1754,6 +1777,7 @@ int main(void)
 	    CASE(lasts_from_its_first_slow_step_to_its_last),
 	    CASE(distinguishes_a_transient_from_a_fault),
 	    CASE(costs_and_exceeds_what_all_windows_lost),
+	    CASE(a_job_without_a_gpu_loses_no_gpu_hours),
 	    CASE(single_slow_steps_are_transients_unless_they_cost_much),
 	    CASE(single_slow_steps_far_apart_stay_transients),
 	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
