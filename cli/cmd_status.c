@@ -14,11 +14,6 @@
 #define NODE_WIDE 100
 #define INDENT	  12 /* of the texts beside the labels */
 
-static double share(double part, double whole)
-{
-	return whole > 0 ? part / whole : 0;
-}
-
 /* Some causes count what the job gave and sysomd can't use; no event is missing because of these. */
 static bool loses_events(const char *cause)
 {
@@ -422,7 +417,6 @@ static void print_gpu(const json_t *g)
 static void print_node(const json_t *n)
 {
 	const json_t *up = json_object_get(n, "uplink"), *own = json_object_get(n, "own");
-	double sent = jsonget_number(up, "uploaded_bytes"), raw = jsonget_number(up, "raw_bytes");
 	bool connected = jsonget_true(up, "connected");
 
 	printf("%snode %s%s  sysomd %s\n", term_style(TERM_BOLD),
@@ -439,8 +433,8 @@ static void print_node(const json_t *n)
 	       term_bytes(jsonget_number(up, "spool_bytes")),
 	       term_count(jsonget_number(up, "windows_sent")),
 	       term_count(jsonget_number(up, "windows_dropped")));
-	printf("  uploaded  %s of %s raw (%s)\n", term_bytes(sent), term_bytes(raw),
-	       term_percent(share(sent, raw)));
+	printf("  uploaded  %s\n",
+	       term_sent(jsonget_number(up, "uploaded_bytes"), jsonget_number(up, "raw_bytes")));
 	printf("  own cost  %s of a core, %s resident, recorder %s, keeps %s\n",
 	       term_percent(jsonget_number(own, "cpu_share")),
 	       term_bytes(jsonget_number(own, "rss_bytes")),

@@ -114,16 +114,13 @@ struct printed {
 static void print_row(void *arg, const char *name, struct incident_ledger_figures f)
 {
 	const struct printed *p = arg;
-	char share[16] = "";
 
-	if (p->whole > 0)
-		snprintf(share, sizeof(share), "%.0f%%", 100 * f.excess / p->whole);
 	fprintf(p->to, "%*s%-*s", INDENT, "", (int)p->width, name);
 	if (!p->narrow)
 		fprintf(p->to, " %9.2f", f.usual);
 	fprintf(p->to, " %9.2f %+9.2f", f.slow, f.excess);
 	if (!p->narrow)
-		fprintf(p->to, " %5s", share);
+		fprintf(p->to, " %5s", term_share(f.excess, p->whole));
 	fputc('\n', p->to);
 }
 

@@ -441,7 +441,6 @@ static void print_pods(FILE *to, const json_t *pods)
 
 void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
 {
-	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
 	const json_t *nodes = json_object_get(in, "nodes"), *ranks = json_object_get(in, "ranks"),
 		     *victims = json_object_get(in, "victims");
@@ -476,13 +475,10 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
 	print_step_incident(to, in);
 	print_requests(to, in);
-	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
+	fprintf(to, "  evidence  %s window%s\n  uploaded  %s in these windows\n",
 		term_count(jsonget_number(in, "window_count")),
-		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
-	if (raw > 0)
-		fprintf(to, " of %s of events in these windows: %s", term_bytes(raw),
-			term_percent(sent / raw));
-	fputc('\n', to);
+		jsonget_number(in, "window_count") == 1 ? "" : "s",
+		term_sent(jsonget_number(in, "uploaded_bytes"), jsonget_number(in, "raw_bytes")));
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace  (ui.perfetto.dev)\n", id, id);
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);

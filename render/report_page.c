@@ -63,7 +63,6 @@ static void put_slow_step(FILE *to, const json_t *in)
 
 static void put_facts(FILE *to, const json_t *in)
 {
-	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const json_t *ranks = json_object_get(in, "ranks"),
 		     *victims = json_object_get(in, "victims");
 	bool hang = incident_verdict_is_hang(in);
@@ -77,8 +76,8 @@ static void put_facts(FILE *to, const json_t *in)
 		fact(to, incident_verdict_goes_on(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
 	}
-	if (raw > 0)
-		fact(to, "uploaded share of the events", term_percent(sent / raw), "");
+	fact(to, "uploaded",
+	     term_sent(jsonget_number(in, "uploaded_bytes"), jsonget_number(in, "raw_bytes")), "");
 	fputs("</div>\n", to);
 	if (json_array_size(victims) && json_array_size(ranks)) {
 		fprintf(to, "<p>%s only because %s for %s %s: %s ", hang ? "Hanging" : "Slow",

@@ -47,15 +47,13 @@ static void put_account(void *arg, const char *name, struct incident_ledger_figu
 	double share = t->whole > 0 ? f.excess / t->whole : 0;
 	double width = share > 1 ? 1 : share > 0 ? share : 0;
 	int digits = t->whole >= 1000 ? 0 : 2;
-	char percent[16] = "";
 
-	if (t->whole > 0)
-		snprintf(percent, sizeof(percent), "%.0f%%", 100 * share);
 	escape_around(t->to, "<tr><td class=\"t\">", name, "</td>");
 	fprintf(t->to,
 		"<td>%.*f</td><td>%.*f</td><td>%+.*f</td><td>%s"
 		"<span class=\"bar\" style=\"width:%.1f%%\"></span></td></tr>\n",
-		digits, f.usual, digits, f.slow, digits, f.excess, percent, width * 100);
+		digits, f.usual, digits, f.slow, digits, f.excess, term_share(f.excess, t->whole),
+		width * 100);
 }
 
 static void put_means(FILE *to, const json_t *l, bool own, bool hang)

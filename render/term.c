@@ -209,6 +209,32 @@ const char *term_bytes(double bytes)
 	return digits(bytes, units[u]);
 }
 
+/* Never "-0%". */
+const char *term_share(double part, double whole)
+{
+	char *out = next_text();
+
+	*out = '\0';
+	if (whole > 0)
+		snprintf(out, TERM_TEXT_BYTES, "%.0f%%", round(100 * part / whole) + 0.0);
+	return out;
+}
+
+const char *term_sent(double bytes, double event_bytes)
+{
+	char *out = next_text();
+
+	if (event_bytes <= 0)
+		snprintf(out, TERM_TEXT_BYTES, "%s, no events", term_bytes(bytes));
+	else if (bytes <= event_bytes)
+		snprintf(out, TERM_TEXT_BYTES, "%s, %s of %s of events", term_bytes(bytes),
+			 term_percent(bytes / event_bytes), term_bytes(event_bytes));
+	else
+		snprintf(out, TERM_TEXT_BYTES, "%s, more than %s of events", term_bytes(bytes),
+			 term_bytes(event_bytes));
+	return out;
+}
+
 const char *term_percent(double share)
 {
 	char *out = next_text();

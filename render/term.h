@@ -33,6 +33,10 @@ const char *term_ms(double ms);		/* "27.5 ms", "1.24 s", "830 us" */
 const char *term_ms_cell(double ms);	/* for a column: "27.5 ms", "1240 ms", "0.83 ms" */
 const char *term_bytes(double bytes);	/* "1.2 MB" */
 const char *term_percent(double share); /* 0.123 -> "12.3%" */
+const char *term_share(double part, double whole); /* "12%"; whole <= 0: "" */
+/* What was sent, against the events that it stands for: "123 kB, 0.085% of 145 MB of events". Stacks and
+ * summaries are no events, so it may be more than they are: "5 kB, more than 4 kB of events". */
+const char *term_sent(double bytes, double event_bytes);
 const char *term_excess(double excess); /* 0.5 -> "+50%", 48 -> "x49" */
 const char *term_count(double n);	/* "12,345" */
 const char *term_counted(double n, const char *one, const char *many); /* "1 step", "12 steps" */

@@ -92,8 +92,8 @@ const pictures = [...d.querySelectorAll("svg")], labels = [...d.querySelectorAll
   return {text: t.textContent, of: pictures.indexOf(t.ownerSVGElement), y: t.getAttribute("y"), left: r.left, right: r.right,
           px: parseFloat(d.defaultView.getComputedStyle(t).fontSize) * t.getScreenCTM().a};
 });
-const names = [...d.querySelectorAll(".named td.t")].map(t => t.getBoundingClientRect().width);
-const cut = [...d.querySelectorAll(".named")].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth);
+const names = [...d.querySelectorAll(".named td.t, td:has(button)")].map(t => t.getBoundingClientRect().width);
+const cut = [...d.querySelectorAll(".named, .diff")].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth);
 document.getElementById("out").textContent = JSON.stringify({shown, labels, names, cut, width: d.documentElement.scrollWidth});
 """
 
@@ -221,6 +221,9 @@ def flames():
     pictures = [shot(path, "diff.png"), shot(path, "diff-gpu.png", fragment="#metric=gpu"),
                 shot(path, "diff-dark.png", dark=True)]
     ok(all(len(p) > 20000 for p in pictures) and pictures[0] != pictures[1], "and can be looked at")
+    seen = framed(path, 390, 844)
+    ok(seen["names"] and min(seen["names"]) > 240 and max(seen["cut"]) <= 0 and seen["width"] <= 390,
+       "at 390 a function's row is whole, with room for its name", [sorted(seen["names"])[:2], seen["cut"], seen["width"]])
 
 
 class Shown(html.parser.HTMLParser):

@@ -83,6 +83,12 @@ static void numbers_take_fitting_units(void **state)
 	assert_string_equal(term_bytes(-1), "?");
 	assert_string_equal(term_percent(0.00085), "0.085%");
 	assert_string_equal(term_percent(0.5), "50%");
+	assert_string_equal(term_share(1, 8), "13%");
+	assert_string_equal(term_share(-0.01, 8), "0%");
+	assert_string_equal(term_share(1, 0), "");
+	assert_string_equal(term_sent(123456, 145e6), "123 kB, 0.085% of 145 MB of events");
+	assert_string_equal(term_sent(5e3, 4e3), "5.00 kB, more than 4.00 kB of events");
+	assert_string_equal(term_sent(54, 0), "54 B, no events");
 	assert_string_equal(term_excess(0.498), "+50%");
 	assert_string_equal(term_excess(-0.1), "-10%");
 	assert_string_equal(term_excess(48), "x49");
