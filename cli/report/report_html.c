@@ -39,7 +39,7 @@ static int put_table(FILE *to, const char *id, struct side side[2])
 		"class=\"named\"><tr>"
 		"<th class=\"t\" scope=\"col\">kernel</th><th scope=\"col\">%s</th>"
 		"<th scope=\"col\">%s</th><th scope=\"col\">difference</th>"
-		"<th scope=\"col\">per step</th></tr>\n",
+		"<th scope=\"col\">count per step</th></tr>\n",
 		side[0].steps, side[1].steps,
 		d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count, id,
 		side[0].name, side[1].name);

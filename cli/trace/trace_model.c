@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/keyed.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -123,6 +124,26 @@ static bool is_collective(const struct record *r)
 	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
 }
 
+/* CUPTI gives copies no names. */
+static const char *copy_name(const struct record *r)
+{
+	static const char *const texts[] = {"copy",
+					    "copy host to device",
+					    "copy device to host",
+					    "copy host to array",
+					    "copy array to host",
+					    "copy array to array",
+					    "copy array to device",
+					    "copy device to array",
+					    "copy device to device",
+					    "copy host to host",
+					    "copy peer to peer"};
+
+	if (r->kind == RECORD_MEMSET)
+		return "memset";
+	return r->kind == RECORD_COPY ? texts[r->func < ARRAY_LEN(texts) ? r->func : 0] : "";
+}
+
 static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,
 		       const struct record *from, uint32_t n, const struct window *w,
 		       int64_t offset_ns, const uint32_t *ids)
@@ -150,6 +171,8 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 		r->end_ns = shift(r->end_ns, offset_ns);
 		r->launch_ns = shift(r->launch_ns, offset_ns);
 		r->name = r->name < w->name_count ? ids[r->name] : 0;
+		if (!r->name)
+			r->name = name_id(m, copy_name(r));
 		if (!r->begin_ns || r->begin_ns > TIME_MAX_NS || r->end_ns > TIME_MAX_NS) {
 			m->left_out++;
 			continue;

@@ -44,6 +44,34 @@ static void compares_slow_steps_with_the_others(void **state)
 	trace_model_fini(&m);
 }
 
+static void copies_have_names_by_direction(void **state)
+{
+	struct cli_windows *c = cli_windows_make();
+	struct kernel_time *k;
+	struct trace_model m;
+	size_t count, steps;
+	unsigned found = 0;
+
+	for (uint32_t i = 0; i < c->w[0].device_count; i++)
+		if (c->w[0].device[i].name == 1) {
+			c->w[0].device[i].kind = i % 2 ? RECORD_COPY : RECORD_MEMSET;
+			c->w[0].device[i].func = 1;
+			c->w[0].device[i].name = 0;
+		}
+	assert_int_equal(trace_model_init(&m), 0);
+	assert_int_equal(trace_model_add(&m, &c->w[0]), 0);
+	trace_model_finish(&m);
+	k = kernel_diff_of_rank(&m, &m.ranks[0], KERNEL_STEPS_ALL, &count, &steps);
+	for (size_t i = 0; i < count; i++) {
+		assert_string_not_equal(k[i].name, "");
+		found |= !strcmp(k[i].name, "copy host to device") ? 1u : 0;
+		found |= !strcmp(k[i].name, "memset") ? 2u : 0;
+	}
+	assert_int_equal(found, 3);
+	free(k);
+	trace_model_fini(&m);
+}
+
 static void says_nothing_without_records(void **state)
 {
 	struct cli_windows *c = cli_windows_make();
@@ -62,6 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(compares_slow_steps_with_the_others),
+	    cmocka_unit_test(copies_have_names_by_direction),
 	    cmocka_unit_test(says_nothing_without_records),
 	};
 
