@@ -132,7 +132,11 @@ static void check_quotas(struct doctor *d, const json_t *status)
 
 	if (!json_object_get(status, "quota_windows"))
 		return; /* sysomd, or an older aggregator */
-	doctor_add(d, "quotas of jobs", windows + incidents > 0 ? DOCTOR_WARN : DOCTOR_OK,
+	if (windows + incidents <= 0) {
+		doctor_add(d, "quotas of jobs", DOCTOR_OK, "", "no job is beyond its quota");
+		return;
+	}
+	doctor_add(d, "quotas of jobs", DOCTOR_WARN,
 		   "raise store.job_max_bytes or store.job_max_incidents, if there is room",
 		   "%.0f windows lost their evidence and %.0f incidents were removed, because "
 		   "their jobs exceeded their quota",

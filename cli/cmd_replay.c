@@ -32,6 +32,14 @@ static int usage(FILE *to)
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
+const char *cmd_replay_kind(const char *word)
+{
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (!strcmp(word, name_of(kinds[i])))
+			return kinds[i]->name;
+	return NULL;
+}
+
 int cmd_replay_main(int argc, char **argv)
 {
 	if (argc < 2)

@@ -387,9 +387,9 @@ static int show_request(const struct options *o, const struct client *c, const c
 	} else if (!n) {
 		fprintf(
 		    stderr,
-		    "sysom requests: no job and no request %s is known here; a node knows its "
-		    "own open requests and the latest 4,096 that ended, so ask on the request's "
-		    "node\n",
+		    "sysom requests: %s is no serving job, and no request that is known here; a "
+		    "node knows its own open requests and the latest 4,096 that ended, so ask on "
+		    "the request's node\n",
 		    term_safe(text, 60));
 	} else {
 		json_array_foreach ((json_t *)list, i, r)

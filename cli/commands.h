@@ -23,6 +23,8 @@ int cmd_control_capture(const struct options *o);
 int cmd_wait_main(const struct options *o);
 int cmd_verdict_main(const struct options *o);
 int cmd_replay_main(int argc, char **argv);
+/* "replay timings" for "timings"; NULL: no such kind. */
+const char *cmd_replay_kind(const char *word);
 int cmd_record_main(int argc, char **argv);
 int cmd_trace_main(const struct options *o);
 int cmd_report_main(const struct options *o);

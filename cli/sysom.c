@@ -237,7 +237,9 @@ int main(int argc, char **argv)
 	c = find(argv[1]);
 	if (c)
 		return run(c, argc - 1, argv + 1);
-	near = nearest(argv[1]);
+	near = cmd_replay_kind(argv[1]);
+	if (!near)
+		near = nearest(argv[1]);
 	fprintf(stderr, "sysom: unknown command %s%s%s%s; try sysom --help\n",
 		term_safe(argv[1], 40), near ? " (did you mean " : "", near ? near : "",
 		near ? "?)" : "");

@@ -2,6 +2,7 @@
 #include "model/window.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/sorted.h"
@@ -30,16 +31,16 @@ const char *window_pod_host(const struct wire_pod *pod, const char *node)
 }
 
 static const struct {
-	const char *name;
+	const char *name, *title;
 	unsigned says;
 } reasons[] = {
-    [WINDOW_SELF] = {"self", WINDOW_SAYS_OWN},
-    [WINDOW_COMM] = {"comm", WINDOW_SAYS_WAITS},
-    [WINDOW_DRIFT] = {"drift", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
-    [WINDOW_STALL] = {"stall", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
-    [WINDOW_ASKED] = {"asked", WINDOW_SAYS_AGAIN},
-    [WINDOW_MANUAL] = {"manual", WINDOW_SAYS_AGAIN},
-    [WINDOW_PEER] = {"peer", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+    [WINDOW_SELF] = {"self", "slow itself", WINDOW_SAYS_OWN},
+    [WINDOW_COMM] = {"comm", "waits for others", WINDOW_SAYS_WAITS},
+    [WINDOW_DRIFT] = {"drift", "slower than before", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+    [WINDOW_STALL] = {"stall", "makes no steps", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
+    [WINDOW_ASKED] = {"asked", "requested", WINDOW_SAYS_AGAIN},
+    [WINDOW_MANUAL] = {"manual", "captured by a user", WINDOW_SAYS_AGAIN},
+    [WINDOW_PEER] = {"peer", "slower than its peers", WINDOW_SAYS_OWN | WINDOW_SAYS_LASTS},
 };
 
 unsigned window_reason_says(unsigned reason)
@@ -58,6 +59,14 @@ bool window_transients_count(const struct window *w, uint32_t slow_flags)
 		if (w->steps[i].flags & slow_flags && !window_step_is_transient(&w->steps[i]))
 			return false;
 	return true;
+}
+
+const char *window_reason_title(const char *name)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(reasons); i++)
+		if (reasons[i].name && !strcmp(reasons[i].name, name))
+			return reasons[i].title;
+	return name;
 }
 
 uint32_t window_step_at(const struct window *w, uint64_t t)

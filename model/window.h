@@ -64,7 +64,8 @@ enum window_reason {
 #define WINDOW_SAYS_LASTS 4u /* it stays slow: no transient, however few steps the window has */
 #define WINDOW_SAYS_AGAIN 8u /* requested: its steps are in other windows too */
 unsigned window_reason_says(unsigned reason);
-const char *window_reason_name(unsigned reason); /* "self", ...; "unknown": no such reason */
+const char *window_reason_name(unsigned reason);   /* "self", ...; "unknown": no such reason */
+const char *window_reason_title(const char *name); /* "slow itself", ...; no such name: the name */
 
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200

@@ -149,7 +149,7 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 	unsigned taken = INDENT + (narrow ? NARROW_COLUMNS : FIGURE_COLUMNS);
 	unsigned width = columns > taken + NAME_COLUMNS_MIN ? columns - taken : NAME_COLUMNS_MIN;
 	struct printed p = {to, width, narrow, jsonget_number(l, "excess_ms")};
-	char note[200];
+	char note[320];
 
 	if (!incident_ledger_is_known(d))
 		return;
@@ -173,7 +173,8 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 			 own ? "the same rank" : "its peers",
 			 *incident_ledger_note(d)
 			     ? ""
-			     : "; the cause may explain a part of several rows");
+			     : "; a wait of the host counts only while the GPU idles; the "
+			       "cause may explain a part of several rows");
 	print_note(to, note, columns);
 	if (!hang && *incident_ledger_note(d)) {
 		snprintf(note, sizeof(note), "(%s)", incident_ledger_note(d));

@@ -243,7 +243,7 @@ static void print_span(FILE *to, const json_t *step)
 	const char *span = jsonget_text(step, "span"), *function = jsonget_text(step, "function");
 	double samples = jsonget_number(step, "samples"),
 	       blocked = jsonget_number(step, "blocked_ms");
-	char text[400], off[64] = "";
+	char text[400], off[64] = "", sampled[64] = "";
 
 	if (*span)
 		print_against(to, "span", span, jsonget_number(step, "span_ms"),
@@ -252,9 +252,11 @@ static void print_span(FILE *to, const json_t *step)
 		return;
 	if (blocked > 0)
 		snprintf(off, sizeof(off), ", blocked for %s of it", term_ms(blocked));
-	snprintf(text, sizeof(text), "the host was in %s for %s%s (%s sample%s)",
-		 term_safe(function, 80), term_ms(jsonget_number(step, "function_ms")), off,
-		 term_count(samples), samples == 1 ? "" : "s");
+	if (samples > 0)
+		snprintf(sampled, sizeof(sampled), " (%s)",
+			 term_counted(samples, "sample", "samples"));
+	snprintf(text, sizeof(text), "the host was in %s for %s%s%s", term_safe(function, 80),
+		 term_ms(jsonget_number(step, "function_ms")), off, sampled);
 	print_more(to, text);
 }
 

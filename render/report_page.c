@@ -317,7 +317,7 @@ void report_page_windows(FILE *to, const json_t *in)
 			term_rank_cell(jsonget_integer(w, "rank")));
 		escape_html(to, jsonget_text(w, "node"));
 		fputs("</td><td class=\"t\">", to);
-		escape_html(to, jsonget_text(w, "reason"));
+		escape_html(to, window_reason_title(jsonget_text(w, "reason")));
 		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">"
 						      : "</td><td class=\"t\">",
 		      to);

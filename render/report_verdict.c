@@ -106,6 +106,7 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	double lost = jsonget_number(d, "gpu_hours_lost"),
 	       per_day = jsonget_number(d, "gpu_hours_per_day");
 	bool empty = incident_verdict_is_empty(d);
+	char text[64];
 
 	fputs("<p class=\"summary\">", to);
 	escape_html(to, empty			      ? "None: no evidence shows the cause"
@@ -130,8 +131,10 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	if (lost > 0)
 		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
 			   incident_verdict_hours(lost));
-	if (per_day > 0)
-		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
+	if (per_day > 0) {
+		snprintf(text, sizeof(text), "%s GPU-hours", incident_verdict_hours(per_day));
+		put_figure(to, "a day of it costs", text);
+	}
 	fputs("</div>\n", to);
 	put_ledger(to, d, hang);
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"));

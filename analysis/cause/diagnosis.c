@@ -379,7 +379,10 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	bool waits = known(v, FIGURE_IDLE) && v->host_ns > thresholds.part.matters * v->excess_ns;
 	struct diagnosis_number a, b;
+	char grew[32] = "";
 
+	if (100 * v->function_delta >= 0.05)
+		snprintf(grew, sizeof(grew), " by more than %.1f points", 100 * v->function_delta);
 	if (known(v, FIGURE_IDLE) && !waits)
 		rule_out(out, LAYER_CPU,
 			 "its GPU does not wait for the host: it idles %s per step, %s %s",
@@ -388,9 +391,8 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.named)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no function's share of the launch threads' CPU "
-			 "time grew by more than %.1f points%s%.90s",
-			 100 * v->function_delta, v->function_name[0] ? "; most: " : "",
-			 v->function_name);
+			 "time grew%s%s%.90s",
+			 grew, v->function_name[0] ? "; most: " : "", v->function_name);
 }
 
 static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os_signal_kind kind)

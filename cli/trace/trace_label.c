@@ -247,7 +247,7 @@ void trace_label_window(struct trace_label *l, const struct trace_model *m,
 			const struct trace_window *w)
 {
 	start(l, "window");
-	snprintf(l->name, sizeof(l->name), "window (%s)", trace_model_reason(w->reason));
+	snprintf(l->name, sizeof(l->name), "window (%s)", window_reason_name(w->reason));
 	put_uint(l, "flagged_steps", w->flagged);
 	put_double(l, "model_r2", w->model_r2);
 	if (w->summary_only)

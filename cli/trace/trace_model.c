@@ -427,14 +427,6 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 	return sum;
 }
 
-const char *trace_model_reason(unsigned reason)
-{
-	static const char *const texts[] = {"?",     "self",  "comm",	"drift",
-					    "stall", "asked", "manual", "peer"};
-
-	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
-}
-
 ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t)
 {
 	size_t after = r->step_count ? SORTED_ABOVE(r->steps, r->step_count, step.begin_ns, t) : 0;

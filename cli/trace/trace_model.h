@@ -114,5 +114,3 @@ ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *de
 ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t);
 /* The total time of the stacks' windows, overlaps once. */
 uint64_t trace_model_covered_ns(const struct trace_rank *r);
-/* "self", "comm", ... Static text. */
-const char *trace_model_reason(unsigned reason);

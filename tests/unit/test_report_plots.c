@@ -89,7 +89,9 @@ static void what_the_peers_show_is_no_part_of_the_line(void **state)
 	assert_int_equal(count_of(text, "<circle"), CLI_INCIDENT_STEPS);
 	assert_int_equal(count_of(text, "by its peers, flagged"), SLOW);
 	assert_null(strstr(text, "expected time of the step")); /* the axis is the work still */
-	assert_string_equal(trace_model_reason(WINDOW_PEER), "peer");
+	assert_string_equal(window_reason_name(WINDOW_PEER), "peer");
+	assert_string_equal(window_reason_title("peer"), "slower than its peers");
+	assert_string_equal(window_reason_title("newer"), "newer");
 	free(text);
 	/* without work there is no place for them */
 	text = roofline_of(WINDOW_PEER, 0);
