@@ -9,13 +9,14 @@ import subprocess
 import threading
 import time
 
-LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FLUSH, INIT, INTERRUPT, FORGET_MANY = \
-    1, 2, 3, 4, 14, 15, 16, 17, 18, 25, 26, 36, 42
+LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FLUSH, INIT, SETLK, SETLKW, INTERRUPT, FORGET_MANY = \
+    1, 2, 3, 4, 14, 15, 16, 17, 18, 25, 26, 32, 33, 36, 42
 DIRECT_IO = 1
+POSIX_LOCKS = 2
 
 
-def init():
-    return struct.pack("=4I2H2I2H8I", 7, 31, 65536, 0, 8, 8, 65536, 1, 16, 0, *[0] * 8)
+def init(flags=0):
+    return struct.pack("=4I2H2I2H8I", 7, 31, 65536, flags, 8, 8, 65536, 1, 16, 0, *[0] * 8)
 
 
 def serve(answer, fd):

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network file system (FUSE) whose server answers late, until SIGTERM. Any name is there.
 
-    netfs.py --at DIR [--lookup-ms N] [--flush-ms N] [--statfs-ms N]
+    netfs.py --at DIR [--lookup-ms N] [--flush-ms N] [--statfs-ms N] [--write-ms N] [--lock-ms N]
 """
 import argparse
 import errno
+import fcntl
 import stat
 import struct
 import time
@@ -20,7 +21,7 @@ def attributes(node):
 
 def answer(o, code, node, body):
     if code == fuse.INIT:
-        return fuse.init()
+        return fuse.init(fuse.POSIX_LOCKS)
     if code == fuse.LOOKUP:
         time.sleep(o.lookup_ms / 1e3)
         return struct.pack("=4Q2I", 2, 0, 0, 0, 0, 0) + attributes(2)
@@ -33,7 +34,12 @@ def answer(o, code, node, body):
     if code == fuse.READ:
         return b""
     if code == fuse.WRITE:
+        time.sleep(o.write_ms / 1e3)
         return struct.pack("=2I", struct.unpack_from("=2QI", body)[2], 0)
+    if code in (fuse.SETLK, fuse.SETLKW):
+        if struct.unpack_from("=4QI", body)[4] != fcntl.F_UNLCK:
+            time.sleep(o.lock_ms / 1e3)
+        return b""
     if code == fuse.FLUSH:
         time.sleep(o.flush_ms / 1e3)
         return b""
@@ -51,6 +57,8 @@ def main():
     p.add_argument("--lookup-ms", type=float, default=0)
     p.add_argument("--flush-ms", type=float, default=0)
     p.add_argument("--statfs-ms", type=float, default=0)
+    p.add_argument("--write-ms", type=float, default=0)
+    p.add_argument("--lock-ms", type=float, default=0)
     o = p.parse_args()
     fuse.run("netfs", o.at, lambda *question: answer(o, *question))
 

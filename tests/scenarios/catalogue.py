@@ -3,8 +3,8 @@
 engineer would give. run_case.py runs one of them, run_scenarios.py all.
 
 The ranks are lib/rank_victim.py (lib/rank_faults.py is what can go wrong inside) unless a case says otherwise. In
-the words of an injection {pid}, {rank}, {dir}, {nvml}, {disk} and {port} stand for the victim's process, its
-number, the job's directory, the NVML file, the disk's number and the storage server's port.
+the words of an injection {pid}, {child}, {rank}, {dir}, {nvml}, {disk} and {port} stand for the victim's process, its
+data loader's worker, its number, the job's directory, the NVML file, the disk's number and the storage server's port.
 """
 import dataclasses
 import os
@@ -1027,6 +1027,60 @@ CASES = [
          (StoragePulses(60, 1.2, 1.8),), job=("--loader", "worker"), server=True, needs=("module:torch",), seconds=60),
     Case("long_samples", "one in 12 samples takes the data loader's worker 150 times as long", "storage-loader",
          (Order("long_samples"),), job=("--loader", "augment"), needs=("module:torch",), seconds=60),
+    # a fifteenth one
+    Case("eval_reads", "one rank reads its samples past the page cache, in the 16 of 40 steps that are evaluation",
+         "storage-disk", (Order("in_evaluation of=read_direct kib=24576"),),
+         job=(*HOST, "--does", "evaluate every=40 steps=16"), seconds=60),
+    Case("eval_shard", "the validation samples are spread unevenly: one rank has larger grids in evaluation",
+         "imbalance-input", (Order("larger_shard"),), kind="imbalance",
+         job=(*HOST, "--does", "evaluate every=40 steps=16"), seconds=60),
+    Case("gloo_eval", "a loop in Python in evaluation on one rank of a job that reduces on the host as well", "cpu-python",
+         (Order("metrics_in_evaluation rounds=600"),), job=(*HOST, "--gloo", "--does", "evaluate every=40 steps=16"),
+         link=True, needs=("module:torch", "netns"), seconds=60),
+    Case("late_checkpoint", "the process that writes one rank's last checkpoint is not done when the next one begins",
+         ("cpu-process", "storage-sync"), (Order("late_checkpoint"),), job=(*HOST, "--does", "save_by_process"), seconds=60),
+    Case("slow_save", "every sixth step one rank saves its state to a network file system that takes each write late",
+         ("storage-disk", "cpu-process"), (Tool("netfs.py --at {dir}/shared-{rank} --write-ms 8"),
+                                           Order("save_shared path={dir}/shared-{rank}/state")), seconds=60,
+         needs=("fuse",)),
+    Case("eval_sync_all", "all ranks write what they predict and sync it, in evaluation", "storage-sync",
+         (Order("in_evaluation of=sync_state mb=8", True),), job=(*HOST, "--does", "evaluate every=40 steps=16"),
+         every_rank=True, kind="uniform", seconds=60),
+    Case("copy_spells", "the copies of two GPUs are slow for 1 of every 3 s: others use their PCIe switch", "gpu-copy",
+         (Of(neighbours, *(Tool("gpu_gap.py --pid {pid} --copy-mbps 100 --on-s 1 --off-s 2") for _ in range(2))),),
+         ranks=neighbours, seconds=60, needs=("command:gdb",)),
+    Case("heat_spells", "the GPU is hot and lowers its clock for 2 of every 4.5 s", "gpu-thermal",
+         (Pulses("gpu_clock.py --file {nvml} --device {rank} --mhz 1200 --also temperature_c=94 --also throttle=64", 2, 2.5),),
+         seconds=60),
+    Case("all_slow_copies", "the copies of all ranks run at 200 MB a second: the IOMMU was switched on", "gpu-copy",
+         (Tool("gpu_gap.py {pids} --copy-mbps 200"),), every_rank=True, kind="uniform", needs=("command:gdb",)),
+    Case("all_recompute", "activations are not kept on any rank: the backward pass computes them again", "sw-kernels",
+         (Order("recompute at=middle", True),), every_rank=True, kind="uniform"),
+    Case("fallback_blocks", "in every third step one kernel runs with many small blocks, and takes 3.5 times as long",
+         ("gpu-kernel", "gpu-variant"), (Order("fallback_blocks name=attention_backward_kernel(float*)"),),
+         named=("attention_backward",), seconds=60),
+    Case("worker_limit", "a CPU limit of 60% of what the data loader's worker uses", ("storage-loader", "os-cpu-limit"),
+         (Tool("cpu_limit.py --pid {child} --of-use 60"),), job=("--loader", "augment"),
+         needs=("module:torch", "cpu-group")),
+    Case("same_cpu", "a wrong map of CPUs: three of four ranks may use the same one only", "os-run-queue",
+         (Of(others, *(Tool("inject.py affinity --pid {pid} --cpus 1") for _ in range(3))),),
+         job=("--loader", "none", "--host-ms", "20"), ranks=others, or_all=True, seconds=60),
+    Case("remote_lock", "each step locks a file of a network file system, whose server is slow",
+         ("cpu-lock", "storage-disk", "cpu-process"), (Tool("netfs.py --at {dir}/shared-{rank} --lock-ms 25"),
+                                                       Order("lock_shared path={dir}/shared-{rank}/lock")),
+         needs=("fuse",)),
+    Case("blocked_loop", "the step asks another thread's event loop, where a coroutine computes in Python first",
+         ("cpu-lock", "cpu-python"), (Order("blocked_loop"),)),
+    Case("trace_callers", "every fifth step a decorator looks at the stacks of its callers (inspect.stack)", "cpu-python",
+         (Order("trace_callers"),), seconds=60),
+    Case("factorise", "every sixth step an optimizer of second order takes a matrix apart on the host (LAPACK)",
+         ("cpu-function", "cpu-python"), (Order("factorise"),), named=("eigh|lapack|blas",), seconds=60),
+    Case("shared_batches", "each batch comes in a new segment of shared memory", "os-faults", (Order("shared_batches"),)),
+    Case("dead_replica", "every third step tries a replica first that takes no connections", "net-wait",
+         (Order("dead_replica"),), seconds=60),
+    Case("rate_spells", "the link of one rank carries a thirtieth for 1.2 of every 3.5 s: the collectives of all are longer",
+         "net-transfer", (Pulses("nccl_rate.py --pid {pid} --mbps 4000", 1.2, 2.3),), every_rank=True, kind="uniform",
+         ranks=nobody, or_all=True, needs=("command:gdb",), seconds=60),
 ]
 
 

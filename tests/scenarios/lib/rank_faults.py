@@ -13,11 +13,13 @@ import gc
 import gzip
 import http.client
 import importlib
+import inspect
 import json
 import logging
 import logging.handlers
 import mmap
 import multiprocessing
+import multiprocessing.shared_memory
 import os
 import pickle
 import queue
@@ -3964,6 +3966,186 @@ def growing_state(rank, every=8, mb=16, most=128):
 def long_samples(rank, one_in=12, rounds=3000):
     """One in so many samples of the loader's worker is far longer (--loader augment)."""
     return harder_samples(rank, f"20 {one_in} {rounds}")
+
+
+# ---- a fifteenth round ----
+
+def in_evaluation(rank, of, **values):
+    """Another one of these faults, in the steps that only evaluate."""
+    inner = globals()[of](rank, **values)
+    next(inner)
+    try:
+        while True:
+            step = yield
+            if rank.work.forward_only:
+                inner.send(step)
+    finally:
+        inner.close()
+
+
+def larger_shard(rank, percent=150):
+    """This rank's part of the validation samples is larger: larger grids in the steps that only evaluate."""
+    usual = rank.work.batch
+    try:
+        while True:
+            yield
+            rank.work.batch = usual * (1 + percent / 100 * rank.work.forward_only)
+    finally:
+        rank.work.batch = usual
+
+
+def save_by_process(rank, every=8, mb=2, ms=100):
+    """A process of its own writes each checkpoint, and the next one waits until it is done."""
+    rank.save_ms, state = ms, os.urandom(1 << 20)
+    context, writer = multiprocessing.get_context("fork"), None
+    while True:
+        step = yield
+        if step % every == every - 1:
+            if writer:
+                writer.join()
+            writer = context.Process(target=save_checkpoint, daemon=True, args=(
+                os.path.join(rank.dir, f"by-process-{rank.rank}"), state, mb, rank.save_ms))
+            writer.start()
+
+
+def late_checkpoint(rank, ms=900):
+    """The storage to which save_by_process() writes acknowledges late."""
+    usual, rank.save_ms = rank.save_ms, ms
+    try:
+        while True:
+            yield
+    finally:
+        rank.save_ms = usual
+
+
+def save_shared(rank, path, every=6, kib=1024):
+    """Saves its state to a shared file system now and then."""
+    state = os.urandom(kib << 10)
+    while True:
+        step = yield
+        if step % every == 0:
+            with open(path, "wb", buffering=0) as f:
+                f.write(state)
+
+
+def recompute(rank):
+    """Activations are not kept: the backward pass computes them again."""
+    while True:
+        yield
+        for _ in range(rank.work.layers):
+            rank.kernel("layer_norm_kernel(float*)", 60, (512, 1, 1))
+            rank.kernel("gemm_f32_128x128_tn(qkv)", 900, (768, 1, 1), (256, 1, 1))
+            rank.kernel("attention_forward_kernel(float*)", 1100, (384, 1, 1))
+
+
+def fallback_blocks(rank, name, every=3, percent=250):
+    """In every third step a kernel runs with many small blocks, as a shape has no better configuration."""
+    small = [False]
+
+    def kernel(what, us, grid=(256, 1, 1), block=(128, 1, 1), stream=0):
+        if small[0] and what == name:
+            us, grid, block = us * (1 + percent / 100), (grid[0] * 4, 1, 1), (block[0] // 4, 1, 1)
+        type(rank).kernel(rank, what, us, grid, block, stream)
+
+    with launching(rank, kernel):
+        while True:
+            step = yield
+            small[0] = step % every == 0
+
+
+def lock_shared(rank, path):
+    """Locks a file of a shared file system (fcntl), whose server has to agree."""
+    with open(path, "wb", buffering=0) as f:
+        while True:
+            yield
+            fcntl.lockf(f, fcntl.LOCK_EX)
+            fcntl.lockf(f, fcntl.LOCK_UN)
+
+
+def blocked_loop(rank, rounds=600):
+    """The step asks the event loop of another thread, where a coroutine computes in Python first."""
+    loop = asyncio.new_event_loop()
+
+    def export_metrics():
+        loop_in_python(rounds)
+
+    async def answer():
+        return 1
+
+    thread = threading.Thread(target=loop.run_forever, name="event-loop", daemon=True)
+    thread.start()
+    try:
+        while True:
+            yield
+            loop.call_soon_threadsafe(export_metrics)
+            asyncio.run_coroutine_threadsafe(answer(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def trace_callers(rank, every=5, count=250, depth=30):
+    """Every fifth step a decorator of some functions looks at the whole stack of its callers (inspect)."""
+    def call(left):
+        if left:
+            call(left - 1)
+        else:
+            for _ in range(count):
+                inspect.stack()
+
+    while True:
+        step = yield
+        if step % every == 0:
+            call(depth)
+
+
+def factorise(rank, every=6, size=480):
+    """An optimizer of second order takes a matrix apart on the host, every sixth step."""
+    import numpy
+    matrix = numpy.random.default_rng(1).random((size, size))
+    matrix += matrix.T
+    while True:
+        step = yield
+        if step % every == 0:
+            numpy.linalg.eigh(matrix)
+
+
+def shared_batches(rank, mib=60):
+    """Each batch comes in shared memory that is new (multiprocessing.shared_memory)."""
+    batch = bytes(mib << 20)
+    while True:
+        yield
+        memory = multiprocessing.shared_memory.SharedMemory(create=True, size=mib << 20)
+        memory.buf[:] = batch
+        memory.close()
+        memory.unlink()
+
+
+def dead_replica(rank, every=3, ms=60):
+    """Every third step tries a replica first that does not take connections, and then another one."""
+    dead, live = socket.socket(), socket.create_server(("127.0.0.1", 0))
+    dead.bind(("127.0.0.1", 0))
+    dead.listen(0)
+    fill = []
+    for _ in range(4):  # its queue is full
+        s = socket.socket()
+        s.setblocking(False)
+        s.connect_ex(dead.getsockname())
+        fill.append(s)
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                for replica in dead, live:
+                    try:
+                        with socket.create_connection(replica.getsockname(), ms / 1e3):
+                            live.accept()[0].close()
+                            break
+                    except socket.timeout:
+                        pass
+    finally:
+        for s in (dead, live, *fill):
+            s.close()
 
 
 def parse(text):

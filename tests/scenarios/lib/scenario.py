@@ -346,10 +346,16 @@ class Scenario:
             return text
         disk = os.stat(self.stack.dir).st_dev
         return text.format(pid=self.rank_pids()[rank] if "{pid}" in text else None, rank=rank, dir=self.stack.dir,
+                           child=self.worker_pid(rank) if "{child}" in text else None,
                            pids=" ".join(f"--pid {p}" for p in self.rank_pids().values()) if "{pids}" in text else None,
                            nvml=self.stack.nvml, disk=f"{os.major(disk)}:{os.minor(disk)}",
                            port=getattr(self, "storage_port", None),
                            half=self.half_of_cpu(rank) if "{half}" in text else None)
+
+    def worker_pid(self, rank):
+        """Of the rank's child that is a fork of it: its data loader's worker."""
+        return int(subprocess.run(["pgrep", "-P", str(self.rank_pids()[rank]), "-f", "rank_victim"], check=True, text=True,
+                                  stdout=subprocess.PIPE).stdout.split()[0])
 
     def start_tool(self, words):
         """A program of tests/faults, or of the machine, which runs until stop_tool()."""
