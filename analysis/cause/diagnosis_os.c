@@ -492,38 +492,32 @@ static void storage(struct diagnosis_view *v)
 	    diagnosis_raised(v, os_signal_info(OS_SIGNAL_IO_LIMIT)->name, NULL);
 	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
 			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
-	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL),
-	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY, NULL),
-	       fast_ms = os_signal_info(OS_SIGNAL_IO_LATENCY)->raised;
+	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL);
 	struct diagnosis_candidate *c;
 	struct thread_time t;
-	bool held;
+	char text[160];
+	int n;
 
 	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
-	/* the device was seen to answer as fast as usual */
-	held = limit || (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
-	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
-		held ? 0.97 : 0.96, t.most);
+	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), 0.96,
+		t.most);
 	if (limit) {
-		char text[160];
-
 		os_signal_text(limit, text, sizeof(text));
-		snprintf(c->because, sizeof(c->because), "%s reads are throttled: %s", v->its,
-			 text);
-	} else if (held)
-		snprintf(c->because, sizeof(c->because),
-			 "%s reads wait %.0f ms a second before they reach a disk that answers in "
-			 "%.1f ms",
-			 v->its, t.extra, latency_ms);
-	else
-		snprintf(c->because, sizeof(c->because),
-			 "%s threads wait %.0f ms a second for storage%s%.90s", v->its, t.extra,
-			 disk ? "; slow: " : "", disk ? disk->subject : "");
+		snprintf(c->because, sizeof(c->because), "%s I/O is throttled: %s", v->its, text);
+	} else {
+		n = snprintf(c->because, sizeof(c->because),
+			     "%s threads wait %.0f ms a second for storage", v->its, t.extra);
+		if (disk)
+			snprintf(c->because + n, sizeof(c->because) - n, "; slow: %.90s",
+				 disk->subject);
+		else if (!own && latency_ms > 0)
+			snprintf(c->because + n, sizeof(c->because) - n,
+				 ", though the disk answers in %.1f ms", latency_ms);
+	}
 	if (own || disk) {
 		const struct os_signal *s = disk ? disk : own;
-		char text[160];
 
 		os_signal_text(s, text, sizeof(text));
 		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0, 0.1);

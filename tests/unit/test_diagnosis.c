@@ -662,7 +662,7 @@ static void storage_disk(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_DISK_LATENCY, "reads of vda", 40, 1);
 }
 
-static void storage_limit(struct world *w)
+static void storage_disk_that_answers_fast(struct world *w)
 {
 	blocked(w, 15);
 	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
@@ -853,7 +853,7 @@ static const struct fault {
     {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "transfers take longer"},
     {CAUSE_NET_RETRANSMITS, net_retransmits_on_a_link, "10.0.0.2:600"},
     {CAUSE_STORAGE_DISK, storage_disk, "vda"},
-    {CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms"},
+    {CAUSE_STORAGE_DISK, storage_disk_that_answers_fast, "0.6 ms"},
     {CAUSE_STORAGE_LIMIT, storage_limit_by_the_cgroup, "I/O limit"},
     {CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__"},
     {CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress"},

@@ -460,6 +460,20 @@ static void a_signal_explains_no_more_than_its_own_time(void **unused)
 	end(&w);
 }
 
+/* An fsync waits for more than the device. */
+static void a_wait_for_a_sync_is_no_limit_because_the_disk_is_fast(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (train.py)", 0, 20, 0, 1);
+	signal_add(&w, OS_SIGNAL_IO_WAIT_THREAD, "python3", 170, 0);
+	signal_add(&w, OS_SIGNAL_IO_LATENCY, "", 0.6, 0.6);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_STORAGE_SYNC);
+	end(&w);
+}
+
 /* Switches show 20 ms, the signal 6 of them. */
 static void a_wait_for_a_cpu_names_the_task_that_the_signal_knows(void **unused)
 {
@@ -1164,6 +1178,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_that_changes_the_cause_lengthens_the_account),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
+	    cmocka_unit_test(a_wait_for_a_sync_is_no_limit_because_the_disk_is_fast),
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
