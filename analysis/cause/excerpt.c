@@ -91,6 +91,9 @@ struct parts {
 struct choice {
 	uint32_t slow;	 /* flag of the slow steps; 0: all are slow */
 	bool transients; /* count */
+	/* The window shows what is usual: all its steps are the slow part. Those of other ranks in the
+	 * same time are of the same phases. */
+	bool typical;
 	/* of a requested window: what a step usually takes. Others may have waited in a step of a
 	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
 	double usual_ns;
@@ -180,13 +183,19 @@ static bool is_slow(const struct window_step *s, const struct choice *c)
 	return !c->slow || s->flags & c->slow || is_unknown(s, c);
 }
 
+/* Of the kind and phase that are looked at. */
+static bool is_of(const struct window_step *s, const struct choice *c)
+{
+	return (!c->of_kind || s->period == c->period) &&
+	       (!c->of_phase || s->step.phase == c->phase);
+}
+
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	bool slow = is_slow(s, c);
 
 	if (s->step.flags & UNFIT || (!c->transients && window_step_is_transient(s)) ||
-	    (c->of_kind && s->period != c->period) || (c->of_phase && s->step.phase != c->phase) ||
-	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
+	    !is_of(s, c) || s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
 	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
 	if (slow)
@@ -218,7 +227,8 @@ static uint32_t typical_kernels(const struct window *w, const struct choice *c, 
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++)
-		if (!which || is_slow(&w->steps[i], c) == (which == PART_SLOW))
+		if (is_of(&w->steps[i], c) &&
+		    (!which || is_slow(&w->steps[i], c) == (which == PART_SLOW)))
 			scratch[n++] =
 			    (struct median_weighted){-(double)w->steps[i].step.kernels,
 						     (double)(w->steps[i].step.latency_ns >> 10)};
@@ -261,25 +271,6 @@ static struct choice every_step(const struct window *w)
 	if (!c.slow && has_unknown(w, &c))
 		c.slow = WINDOW_STEP_FLAGGED; /* no step has it: these alone are slow */
 	return c;
-}
-
-static struct choice choose_alike(const struct window *w)
-{
-	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	struct choice all = every_step(w), alike = all;
-	uint32_t kernels = scratch ? typical_kernels(w, &all, PART_NONE, scratch) : 0, n = 0;
-	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
-			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
-			       : kernels;
-
-	free(scratch);
-	if (!kernels)
-		return all;
-	alike.kernels_min = whole_of(kernels);
-	alike.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
-	for (uint32_t i = 0; i < w->step_count; i++)
-		n += part_of(&w->steps[i], &alike) == PART_SLOW;
-	return n >= thresholds.count.few ? alike : all;
 }
 
 static uint32_t phase_of(const struct window_step *s)
@@ -340,14 +331,37 @@ static void compare_others(const struct window *w, struct choice *c)
 	c->of_phase &= healthy >= thresholds.count.few;
 }
 
+/* Leaves out parts of steps, unless too few slow steps would be left. */
+static void choose_whole(const struct window *w, struct choice *c)
+{
+	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	struct choice all = every_step(w), whole = *c;
+	uint32_t kernels = scratch ? typical_kernels(w, c, PART_NONE, scratch) : 0, n = 0;
+	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
+			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
+			       : kernels;
+
+	free(scratch);
+	whole.kernels_min = whole_of(kernels);
+	whole.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &whole) == PART_SLOW;
+	if (n >= thresholds.count.few)
+		*c = whole;
+}
+
 static struct choice choose(const struct window *w)
 {
-	struct choice c = choose_alike(w);
+	struct choice c = every_step(w);
 
+	c.typical = is_mostly_healthy(w, &c);
+	if (c.typical)
+		return c;
 	if (c.slow) {
 		choose_kind(w, &c);
 		choose_phase(w, &c);
 	}
+	choose_whole(w, &c);
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
 }
@@ -1029,10 +1043,11 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 
 	if (!scratch)
 		return false;
-	if (is_mostly_healthy(w, &c))
+	if (c.typical)
 		of_slow.slow = 0; /* all steps */
 	compare_others(w, &c);
-	compare_alike(w, &c);
+	if (!c.typical)
+		compare_alike(w, &c);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 
