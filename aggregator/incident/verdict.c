@@ -516,10 +516,24 @@ static bool costs_enough(const struct verdict_inputs *with, double ns)
 	       ns > thresholds.same.factor * with->common_ns;
 }
 
+/* Ranks of no group that costs enough become minor: on a busy host some rank always waits for a CPU
+ * while another has the fault. */
+static void set_minor(const struct verdict_inputs *with, struct incident_judgement *j,
+		      const uint32_t *group, const struct part *part, uint32_t n)
+{
+	for (uint32_t k = 0; k < with->all.count; k++) {
+		uint32_t g = 0;
+
+		while (g < n && part[g].group != group[k])
+			g++;
+		if (g == n)
+			j->minor[j->minor_count++] = with->all.member[k];
+	}
+	j->culprits -= j->minor_count;
+}
+
 /* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
- * a group costs the job what its worst rank lost, however many ranks it has. Ranks of the other
- * groups become minor: on a busy host some rank always waits for a CPU while another has the
- * fault. */
+ * a group costs the job what its worst rank lost, however many ranks it has. */
 static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 			  struct incident_judgement *j, const uint32_t *group, uint32_t groups,
 			  struct part *part)
@@ -529,7 +543,9 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t g = 0; g < groups; g++)
 		part[g] = (struct part){g, 0};
 	for (uint32_t k = 0; k < with->all.count; k++)
-		part[group[k]].lost_ns = fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
+		if (group[k] < groups)
+			part[group[k]].lost_ns =
+			    fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
 	qsort(part, groups, sizeof(*part), by_cost);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		if (group[k] == part[0].group)
@@ -538,11 +554,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 	with->common_ns = common_loss(with, i, j);
 	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;
-	for (uint32_t g = n; g < groups; g++)
-		for (uint32_t k = 0; k < with->all.count; k++)
-			if (group[k] == part[g].group)
-				j->minor[j->minor_count++] = with->all.member[k];
-	j->culprits -= j->minor_count;
+	set_minor(with, j, group, part, n);
 	if (j->minor_count) /* the lead may be one of them */
 		for (uint32_t k = with->all.count; k-- > 0;)
 			if (group[k] == part[0].group)

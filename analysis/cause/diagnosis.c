@@ -652,7 +652,19 @@ static bool is_given(enum finding_cause c)
 struct alone {
 	double ns[CAUSE_COUNT];
 	enum finding_cause most;
+	double waits_ns; /* of its excess: in collectives on the CPU */
+	bool waits;	 /* only for another suspect */
 };
+
+static double waits_ns(const struct diagnosis_view *v)
+{
+	double ns = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++)
+		if (v->row[i].what == LEDGER_HOST_COLLECTIVE)
+			ns += v->row[i].excess_ns;
+	return ns;
+}
 
 static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
 			  struct diagnosis *scratch, struct alone *out)
@@ -662,7 +674,28 @@ static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct d
 	for (int c = 0; c < CAUSE_COUNT; c++)
 		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
 	out->most = cause_alone(v);
+	out->waits_ns = waits_ns(v);
 	examine_done(v);
+}
+
+/* How late its own verdict makes it. */
+static double late_ns(const struct alone *a)
+{
+	bool waits = finding_cause_layer(a->most) == LAYER_NETWORK;
+
+	return a->most == CAUSE_UNKNOWN ? 0 : a->ns[a->most] - (waits ? fmax(a->waits_ns, 0) : 0);
+}
+
+/* A collective on the CPU is not divided into waiting for the last rank and transfer. It is the former
+ * for a suspect that is not late itself, if another one is late by most of that time. */
+static void find_waits(struct alone *a, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		double ns = thresholds.part.half * a[i].waits_ns;
+
+		for (uint32_t k = 0; k < count && ns > 0 && late_ns(&a[i]) < ns; k++)
+			a[i].waits |= late_ns(&a[k]) >= ns;
+	}
 }
 
 /* Whether the cause explains at least half of what the suspect's own verdict explains. */
@@ -817,6 +850,8 @@ static double explained_by(const struct alone *a, uint32_t count, const bool *le
 	for (uint32_t i = 0; i < count; i++) {
 		enum finding_cause cause = cause_left(&a[i], left);
 
+		if (a[i].waits)
+			continue;
 		if (!left[cause])
 			return 0;
 		if (cause != a[i].most)
@@ -864,6 +899,9 @@ static uint32_t number_causes(const struct alone *a, uint32_t count, const bool 
 		enum finding_cause cause = cause_left(&a[i], left);
 		uint32_t k = 0;
 
+		group[i] = DIAGNOSIS_WAITS;
+		if (a[i].waits)
+			continue;
 		while (k < n && causes[k] != cause)
 			k++;
 		if (k == n) {
@@ -889,10 +927,11 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint
 	memset(group, 0, in->suspect_count * sizeof(*group));
 	*shows = 0;
 	if (v && scratch && a) {
-		for (uint32_t i = 0; i < in->suspect_count; i++) {
+		for (uint32_t i = 0; i < in->suspect_count; i++)
 			examine_alone(in, i, v, scratch, &a[i]);
-			left[a[i].most] = true;
-		}
+		find_waits(a, in->suspect_count);
+		for (uint32_t i = 0; i < in->suspect_count; i++)
+			left[a[i].most] |= !a[i].waits;
 		minimise_causes(a, in->suspect_count, left);
 		n = number_causes(a, in->suspect_count, left, group, shows);
 	}

@@ -113,6 +113,8 @@ struct diagnosis {
 };
 /* The first suspect's figures decide the cause; those of the others confirm or contradict it. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
+/* The group of a suspect that only waits for another one, in collectives on the CPU. */
+#define DIAGNOSIS_WAITS UINT32_MAX
 /* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own verdict.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.
  * shows[g]: the suspect that shows the cause of group g best, to be the first one in

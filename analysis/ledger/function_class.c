@@ -170,9 +170,11 @@ static const struct name_rule user_off[] = {
     {"*prefetch", CAUSE_STORAGE_LOADER},
 };
 
-/* Collectives of the host: gloo and MPI. */
+/* Collectives of the host: gloo and MPI. Before its symbols are known, a thread of gloo's own shows the
+ * file only. */
 static const struct name_rule collectives[] = {
     {"*gloo::", CAUSE_NET_WAIT},
+    {"[libgloo.so", CAUSE_NET_WAIT},
     {"*processgroupgloo", CAUSE_NET_WAIT},
     {"*all_reduce", CAUSE_NET_WAIT},
     {"*all_gather", CAUSE_NET_WAIT},

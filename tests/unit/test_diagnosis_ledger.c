@@ -1165,6 +1165,43 @@ static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 		end(&w[k]);
 }
 
+/* They reduce their gradients on the CPU. */
+static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
+{
+	static const struct {
+		double runs_ms, waits_ms; /* of the first rank, longer */
+		uint32_t groups, others;
+	} cases[] = {{25, 5, 1, DIAGNOSIS_WAITS}, {10, 0, 2, 1}, {0, 30, 1, 0}, {10, 20, 1, 0}};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct world w[3];
+		struct diagnosis_rank who[3];
+		struct diagnosis_input in = {
+		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 3};
+		uint32_t group[3], shows[3];
+
+		for (int k = 0; k < 3; k++) {
+			double runs_ms = k ? 0 : cases[i].runs_ms,
+			       waits_ms = k ? 30 : cases[i].waits_ms;
+
+			begin(&w[k]);
+			both(&w[k], LEDGER_RUNNING, LEDGER_PYTHON, "step (train.py)", 0, runs_ms, 0,
+			     0);
+			both(&w[k], LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (comm.py)",
+			     1, 1 + waits_ms, 1, 1);
+			judge_all(&w[k], 1);
+			who[k] = w[k].rank;
+			who[k].rank = k;
+		}
+		assert_int_equal(diagnosis_split(&in, group, shows), cases[i].groups);
+		assert_int_equal(group[0], 0);
+		assert_int_equal(group[1], cases[i].others);
+		assert_int_equal(group[2], cases[i].others);
+		for (int k = 0; k < 3; k++)
+			end(&w[k]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1201,6 +1238,7 @@ int main(void)
 	    cmocka_unit_test(unobserved_time_first_makes_up_for_what_was_observed_before),
 	    cmocka_unit_test(what_was_seen_directly_outweighs_a_little_more_of_what_was_not),
 	    cmocka_unit_test(a_rank_keeps_its_cause_however_many_have_another),
+	    cmocka_unit_test(ranks_that_only_wait_for_a_late_one_have_no_group),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_the_reference_lost_as_well_is_explained_by_what_else_is_known),
 	    cmocka_unit_test(a_signal_that_explains_several_accounts_leads),

@@ -1222,6 +1222,20 @@ static void lost_segments_of_one_rank_explain_what_others_wait_for(void **unused
 	json_decref(j);
 }
 
+static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
+{
+	json_t *j;
+
+	at_socket(1, WINDOW_SELF, 24, 0);
+	at_socket(2, WINDOW_SELF, 24, 0);
+	at_socket(3, WINDOW_SELF, 24, 0);
+	j = json_of(slow_kernel(6, 20));
+	assert_string_equal(ranks_of(j), "6");
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	json_decref(j);
+}
+
 /* One all-reduce of all ranks in each step, at the end of it. */
 static void collectives(struct made *m, double takes_ms)
 {
@@ -2992,6 +3006,7 @@ static const struct CMUnitTest tests[] = {
     CASE(in_a_full_incident_the_culprit_has_room),
     CASE(room_is_counted_right_whatever_comes),
     CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
+    CASE(who_waits_on_the_cpu_for_a_late_rank_is_not_slow),
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),

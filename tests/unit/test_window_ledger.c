@@ -897,6 +897,8 @@ static void code_of_a_library_is_not_the_interpreters(void **state)
 	    /* cut off: which of the objects is the interpreter is not known */
 	    {{{LZMA, 1}, {PYTHON_EXE, 5}, {NULL, 7}}, 3, LEDGER_PYTHON, "load (train.py)"},
 	    {{{LZMA, 1}, {"/bin/train", 3}}, 2, LEDGER_NONE, "lzma_decode"},
+	    /* a thread of gloo's own, before its symbols are known */
+	    {{{"/lib/libgloo.so.0.5.0", 9}}, 1, LEDGER_HOST_COLLECTIVE, "[libgloo.so.0.5.0]"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
