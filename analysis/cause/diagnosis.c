@@ -20,8 +20,6 @@
 #include "model/thresholds.h"
 
 #define PEERS_LOOKED 256u
-/* A shorter time would be printed as 0.00 ms. */
-#define READS_SHOWN_NS 5e3
 
 static const double depths[CAUSE_COUNT] = {
 #define CAUSE(symbol, layer, id, title, depth, ...) depth,
@@ -440,13 +438,6 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 	const struct os_signal *wait = signal_of(v, OS_SIGNAL_IO_WAIT);
 	struct diagnosis_number a;
 
-	if (v->storage_ns >= 0 && v->storage_ns < READS_SHOWN_NS) {
-		rule_out(out, LAYER_STORAGE,
-			 "its launch threads are not blocked in disk reads for longer than %s "
-			 "(less than 0.01 ms per step)",
-			 v->functions_where);
-		return;
-	}
 	if (v->storage_ns >= 0) {
 		rule_out(out, LAYER_STORAGE,
 			 "its launch threads spend %s more per step blocked in reads than %s",
@@ -625,7 +616,7 @@ static double calibrated(double product)
 }
 
 /* The share of the excess that the cause explains, times how directly it was seen, times how many
- * suspects agree. Reduced for few steps, and if the effect is negligible. */
+ * suspects agree. Reduced for few steps. */
 static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s,
 			 uint32_t agreeing)
 {
@@ -634,8 +625,6 @@ static double confidence(const struct diagnosis_view *v, const struct diagnosis_
 	if (v->in->kind != FINDING_HANG)
 		x *= of_steps(v->who->steps);
 	x *= 0.5 + 0.5 * agreeing / (v->in->suspect_count ? v->in->suspect_count : 1);
-	if (v->mine[FIGURE_STEP] > 0)
-		x *= clamp(s->ns / (thresholds.excess.least * v->mine[FIGURE_STEP]), 0, 1);
 	return calibrated(clamp(x, 0, 1));
 }
 

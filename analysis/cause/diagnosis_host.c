@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"
-#include "analysis/cause/profile.h"
 #include "analysis/ledger/function_class.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
@@ -134,7 +133,7 @@ static void grow(const struct diagnosis_view *v, const struct diagnosis_bases *b
 	/* running time is known from samples only */
 	if (!(samples > 0) || !(v->who->samples > 0))
 		g->delta = g->held_delta = 0;
-	g->sure = g->grown_ns > thresholds.sure.errors * noise && g->delta > PROFILE_DELTA;
+	g->sure = g->grown_ns > thresholds.sure.errors * noise;
 }
 
 /* ---- classes of names ---- */
@@ -156,7 +155,7 @@ static void add_class(struct class_sum *sums, const struct growth *g)
 		sums[on].on_ns = g->grown_ns;
 		sums[on].on = f;
 	}
-	if (on != CAUSE_UNKNOWN && g->delta > PROFILE_DELTA && all_ns > sums[on].on_all_ns) {
+	if (on != CAUSE_UNKNOWN && all_ns > sums[on].on_all_ns) {
 		sums[on].on_all_ns = all_ns;
 		sums[on].on_all = f;
 	}
@@ -489,15 +488,15 @@ static bool is_above_line(const struct diagnosis_view *v, const struct compariso
 {
 	const struct diagnosis_rank *who = v->who;
 	double share = f->total_ns / who->cpu_ns, held = 1, over;
+	double noise = thresholds.sure.errors *
+		       sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)) / who->cpu_ns;
 	struct diagnosis_usual u;
 
-	if (is_nameless(f->name) || share <= PROFILE_DELTA)
+	if (is_nameless(f->name) || share <= noise)
 		return false;
 	usual_of(who->group, f, &u);
 	over = share - u.line;
-	if (over <= PROFILE_DELTA || u.usual >= 1 ||
-	    over * who->cpu_ns <=
-		thresholds.sure.errors * sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
+	if (u.usual >= 1 || over <= noise)
 		return false;
 	if (c->launch_only)
 		held = f->launch_ns / f->total_ns;

@@ -244,7 +244,7 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 
 	if (p->kind != LEDGER_UNOBSERVED)
 		return by ? by->sure : 1;
-	return by ? by->sure * pow(without, v->out->missing_count) * (0.5 + 0.5 * v->shown) : 0;
+	return by ? by->sure * pow(without, v->out->missing_count) : 0;
 }
 
 /* How much surer or less sure each cause is than its part of the account. An unobserved rest does not
@@ -562,11 +562,9 @@ static void add_not_shown(struct diagnosis_view *v)
 	double ns = v->who->lost_ns - v->excess_ns;
 	struct diagnosis_number shown, lost;
 
-	v->shown = 1;
 	if (!v->row_count || !(ns > 0))
 		return;
-	v->shown = v->excess_ns / v->who->lost_ns;
-	if (v->shown < thresholds.part.half)
+	if (v->excess_ns < thresholds.part.half * v->who->lost_ns)
 		diagnosis_missing(v->out,
 				  "healthy steps to compare with: the known ones show %s of the %s "
 				  "that %s lost per step",

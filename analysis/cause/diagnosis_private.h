@@ -69,7 +69,6 @@ struct diagnosis_view {
 	bool has_ledger;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
 	double hidden_ns; /* the part of it that was lost but that the reference hides */
-	double shown;	  /* the share of the loss that the reference shows; 1: not known */
 	/* parts of it; host_ns is a whole step if there is no reference */
 	double compute_ns, host_ns;
 	struct diagnosis_kind transfer; /* collectives without the waiting for the last rank */
