@@ -86,8 +86,8 @@ static double past_figure(const struct diagnosis_view *v, enum diagnosis_figure 
 	return x > 0 && is_time ? x * diagnosis_work_ratio(v, before) : x;
 }
 
-/* Whether the base is the rank's own past. It is if the past shows the excess, because it had the
- * same work and habits. Otherwise (a rank that was always slow) the peers are the base. One base
+/* Whether the base is the rank's own past. It is if the past shows nearly as much as the peers, because
+ * it had the same work and habits. Otherwise (a rank that was always slow) the peers are the base. One base
  * serves all figures; the other fills in what it lacks. */
 static bool is_past(const struct diagnosis_view *v)
 {
@@ -100,7 +100,7 @@ static bool is_past(const struct diagnosis_view *v)
 	peers = peers_figure(in, FIGURE_SELF);
 	if (mine < 0 || before < 0 || peers < 0)
 		return peers < 0;
-	return mine > before && mine - before >= thresholds.part.shows * (mine - peers);
+	return mine > before && mine - before >= (1 - thresholds.part.matters) * (mine - peers);
 }
 
 static void find_base(struct diagnosis_view *v)
