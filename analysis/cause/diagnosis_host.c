@@ -11,6 +11,7 @@
 #include "analysis/ledger/function_class.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "base/check.h"
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
@@ -174,31 +175,46 @@ static struct diagnosis_candidate *add_named(struct diagnosis_view *v, enum find
 	return c;
 }
 
-/* Time of the rank's own threads in classes of kernel functions. */
-static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
+/* Time in classes of functions. Kernel functions do not show who caused it. */
+static void class_times(struct diagnosis_view *v, const struct class_sum *sums)
 {
-	static const enum finding_cause of_kernel[] = {
-	    CAUSE_OS_SOFTIRQ, CAUSE_OS_IRQ,    CAUSE_OS_LOCK,	CAUSE_OS_MEMORY,
-	    CAUSE_OS_NUMA,    CAUSE_OS_FAULTS, CAUSE_OS_STOPPED};
+	static const struct {
+		enum finding_cause cause;
+		double sure;
+		const char *before, *after; /* of "its", in the clause; NULL: the cause's title */
+	} of[] = {
+	    {CAUSE_OS_SOFTIRQ, 0.85, NULL, NULL},
+	    {CAUSE_OS_IRQ, 0.85, NULL, NULL},
+	    {CAUSE_OS_LOCK, 0.85, NULL, NULL},
+	    {CAUSE_OS_MEMORY, 0.85, NULL, NULL},
+	    {CAUSE_OS_NUMA, 0.85, NULL, NULL},
+	    {CAUSE_OS_FAULTS, 0.85, NULL, NULL},
+	    {CAUSE_OS_STOPPED, 0.85, NULL, NULL},
+	    {CAUSE_STORAGE_LIMIT, 1, "an I/O limit throttles ", " reads"},
+	    {CAUSE_STORAGE_DISK, 0.95, "", " launch threads are blocked in reads"},
+	    {CAUSE_STORAGE_LOADER, 0.85, "", " launch threads wait for the data loader"},
+	};
 	struct diagnosis_number ms;
 
-	for (size_t i = 0; i < sizeof(of_kernel) / sizeof(*of_kernel); i++) {
-		const struct class_sum *s = &sums[of_kernel[i]];
+	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+		const struct class_sum *s = &sums[of[i].cause];
+		double ns = s->on_ns + s->off_ns;
 		bool off = s->off_ns > s->on_ns;
-		double ns = off ? s->off_ns : s->on_ns;
 		const struct diagnosis_function *f = off ? s->off : s->on;
 		struct diagnosis_candidate *c;
 
 		if (!f || !(ns > 0))
 			continue;
-		/* the function does not show who caused it */
-		c = add_named(v, of_kernel[i], ns, 0.85, f->name);
+		c = add_named(v, of[i].cause, ns, of[i].sure, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its %sthreads spend %s more per step %s kernel function %.80s than %s",
+			 "its %sthreads spend %s more per step %s %s%.110s than %s",
 			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),
-			 off ? "blocked in" : "in", f->name, v->functions_where);
-		snprintf(c->because, sizeof(c->because), "%s (%.80s)",
-			 finding_cause_title(of_kernel[i]), f->name);
+			 off ? "blocked in" : "in",
+			 f->kind == FUNCTION_KERNEL ? "kernel function " : "", f->name,
+			 v->functions_where);
+		snprintf(c->because, sizeof(c->because), "%s%s%s (%.110s)",
+			 of[i].before ? of[i].before : finding_cause_title(of[i].cause),
+			 of[i].before ? v->its : "", of[i].before ? of[i].after : "", f->name);
 	}
 }
 
@@ -224,59 +240,26 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		 v->its, holder ? ", held by " : "", holder ? holder : "");
 }
 
-/* Time in which the launch threads are blocked in reads, or wait for data that another thread
- * fetches. */
-static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool compared)
+/* The client's threads take more than a tenth of a step of CPU time. The effect is what the launch threads
+ * lose by it, if that is known. */
+static void storage_client(struct diagnosis_view *v, const struct class_sum *sums)
 {
-	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
-			       *limit = &sums[CAUSE_STORAGE_LIMIT],
-			       *loader = &sums[CAUSE_STORAGE_LOADER],
-			       *client = &sums[CAUSE_STORAGE_CLIENT];
-	double wait = loader->off_ns + loader->on_ns;
+	const struct class_sum *client = &sums[CAUSE_STORAGE_CLIENT],
+			       *loader = &sums[CAUSE_STORAGE_LOADER];
+	double held = fmax(client->on_ns, loader->off_ns + loader->on_ns);
 	struct diagnosis_candidate *c;
 	struct diagnosis_number ms, other;
 
-	v->storage_ns = compared || disk->off_ns > 0 ? disk->off_ns : -1;
-	if (limit->off_ns > 0) {
-		c = add_named(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
-		snprintf(c->text, sizeof(c->text),
-			 "an I/O limit throttles its launch threads in %.80s: +%s per step",
-			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
-		snprintf(c->because, sizeof(c->because), "an I/O limit throttles %s reads", v->its);
-	}
-	if (disk->off_ns > 0) {
-		c = add_named(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
-		snprintf(c->text, sizeof(c->text),
-			 "its launch threads spend %s more per step blocked in %.80s than %s",
-			 diagnosis_text_ms(disk->off_ns, &ms), disk->off->name, v->functions_where);
-		snprintf(c->because, sizeof(c->because),
-			 "%s launch threads are blocked in reads (%.80s)", v->its, disk->off->name);
-	}
-	if (wait > 0) {
-		const struct diagnosis_function *f =
-		    loader->off_ns > loader->on_ns ? loader->off : loader->on;
-
-		c = add_named(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
-		snprintf(c->text, sizeof(c->text),
-			 "its launch threads spend %s more per step in %.110s than %s",
-			 diagnosis_text_ms(wait, &ms), f->name, v->functions_where);
-		snprintf(c->because, sizeof(c->because),
-			 "%s launch threads wait for the data loader (%.110s)", v->its, f->name);
-	}
-	/* The client's threads take more than a tenth of a step of CPU time. The effect is what the
-	 * launch threads lose by it, if that is known. */
-	if (client->on_all_ns > thresholds.part.little * v->mine[FIGURE_STEP] && client->on_all) {
-		double held = client->on_ns > wait ? client->on_ns : wait;
-
-		c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.95,
-			      client->on_all->name);
-		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
-			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
-			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
-			 v->functions_where);
-		snprintf(c->because, sizeof(c->because),
-			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
-	}
+	if (!client->on_all || client->on_all_ns <= thresholds.part.little * v->mine[FIGURE_STEP])
+		return;
+	c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.95,
+		      client->on_all->name);
+	snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
+		 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
+		 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
+		 v->functions_where);
+	snprintf(c->because, sizeof(c->because), "the storage client saturates the CPU (%.110s)",
+		 client->on_all->name);
 }
 
 /* ---- a hot function ---- */
@@ -445,9 +428,11 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 			text_copy(v->function_name, sizeof(v->function_name), f->name);
 		}
 	}
-	kernel_time(v, sums);
+	if (b->count || sums[CAUSE_STORAGE_DISK].off_ns > 0)
+		v->storage_ns = sums[CAUSE_STORAGE_DISK].off_ns;
+	class_times(v, sums);
 	gil(v, sums);
-	storage(v, sums, b->count > 0);
+	storage_client(v, sums);
 	hot_function(v, &(struct comparison){b, launch_only}, sums);
 }
 
