@@ -387,7 +387,7 @@ static int show_request(const struct options *o, const struct client *c, const c
 	} else if (!n) {
 		fprintf(
 		    stderr,
-		    "sysom requests: %s is no serving job, and no request that is known here; a "
+		    "sysom requests: no serving job and no request %s is known here; a "
 		    "node knows its own open requests and the latest 4,096 that ended, so ask on "
 		    "the request's node\n",
 		    term_safe(text, 60));

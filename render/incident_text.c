@@ -363,18 +363,6 @@ static void print_signals(FILE *to, const json_t *in)
 		fprintf(to, "\n  OS signals: none is unusual\n");
 }
 
-/* Of an incident of requests: the incident of the step that made them late. */
-static void print_step_incident(FILE *to, const json_t *in)
-{
-	const json_t *step = json_object_get(in, "step_incident");
-
-	if (json_is_object(step))
-		fprintf(to, "  its step  incident %s: %s (sysom show %s)\n",
-			term_safe(jsonget_text(step, "id"), 32),
-			term_safe(jsonget_text(step, "title"), 100),
-			term_safe(jsonget_text(step, "id"), 32));
-}
-
 #define REQUESTS_SHOWN 5
 
 /* Requests that missed an objective, the newest first, each with its incident if that is another one. */
@@ -441,6 +429,22 @@ static void print_pods(FILE *to, const json_t *pods)
 			term_safe(incident_text_pod(v), 200));
 }
 
+/* Of an incident of requests: the incident of the step that made them late. */
+static void print_step_incident(FILE *to, const json_t *in)
+{
+	const json_t *step = json_object_get(in, "step_incident");
+	char text[400];
+
+	if (!json_is_object(step))
+		return;
+	snprintf(text, sizeof(text),
+		 "incident %s: %s, in the slow step of the worst request (sysom show %s)",
+		 term_safe(jsonget_text(step, "id"), 32),
+		 term_safe(jsonget_text(step, "title"), 100),
+		 term_safe(jsonget_text(step, "id"), 32));
+	term_wrap(to, INDENT, "see also", text, incident_text_columns());
+}
+
 void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
 {
 	const char *state = jsonget_text(in, "state");
@@ -457,6 +461,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	fprintf(to, "  %s%s%s\n\n", term_style(TERM_BOLD), incident_text_title(in),
 		term_style(TERM_PLAIN));
 	incident_verdict_print(to, in, incident_text_columns());
+	print_step_incident(to, in);
 	print_when(to, in);
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_pods(to, json_object_get(in, "pods"));
@@ -475,7 +480,6 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 			incident_text_ranks(victims), hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
 			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
-	print_step_incident(to, in);
 	print_requests(to, in);
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s in these windows\n",
 		term_count(jsonget_number(in, "window_count")),

@@ -303,13 +303,15 @@ void report_page_windows(FILE *to, const json_t *in)
 	size_t i;
 
 	fputs("<h2>Windows</h2>\n<div class=\"scroll\">"
-	      "<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	      "<table class=\"windows\"><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
 	      "reason</th><th "
 	      "class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
 	json_array_foreach ((json_t *)windows, i, w) {
 		if (i == WINDOWS_SHOWN) {
-			fprintf(to, "<tr><td class=\"t\" colspan=\"7\">and %zu more</td></tr>\n",
+			fprintf(to,
+				"<tr><td class=\"t\" colspan=\"7\" style=\"grid-column:1/-1\">and "
+				"%zu more</td></tr>\n",
 				json_array_size(windows) - i);
 			break;
 		}

@@ -78,7 +78,7 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to,
-		"<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
+		"<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger named\"><tr>"
 		"<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th></tr>\n",
 		hang ? "ms" : "ms per step",
 		hang  ? "usual"

@@ -23,6 +23,7 @@ static void choose_ranks(struct rank_grid *g, const json_t *in, const struct tra
 {
 	const struct trace_rank *culprit = incident_diff_culprit(in, m);
 
+	g->blamed = culprit != NULL;
 	for (size_t i = 0; !culprit && i < m->rank_count; i++)
 		culprit = m->ranks[i].step_count ? &m->ranks[i] : NULL;
 	for (size_t i = 0; culprit && culprit->step_count && i < m->rank_count; i++) {

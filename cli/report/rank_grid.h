@@ -30,6 +30,7 @@ struct rank_grid {
 	bool flagged[RANK_GRID_COLUMNS_MAX];	    /* a step of the culprit in it is */
 	struct rank_grid_cell *cell;		    /* [rank][column] */
 	uint32_t culprit;			    /* index in rank */
+	bool blamed;   /* else nobody is, and `culprit` is the first rank that has steps */
 	bool by_peers; /* excess: above the peers; else above the expected self time */
 };
 

@@ -184,7 +184,8 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		    r * h.row, h.row - 1.5);
 		if (h.row >= 20 || r % 4 == 0 || r == g->culprit)
 			fprintf(to, "<text x=\"-8\" y=\"%.1f\" text-anchor=\"end\"%s>%s</text>\n",
-				(r + 0.5) * h.row + 4, r == g->culprit ? " class=\"culprit\"" : "",
+				(r + 0.5) * h.row + 4,
+				g->blamed && r == g->culprit ? " class=\"culprit\"" : "",
 				g->rank[r]->who.rank < 0 ? "no rank"
 							 : term_rank(g->rank[r]->who.rank));
 		put_unknown(to, &h, r);

@@ -69,7 +69,7 @@ is "and a dash for the rank of a process that has none" grep -qE "^  hung +- " "
 run requests --once; is "requests shows what each serving job has open, and its times" eval '[ $status = 0 ] && grep -qE "^serve +52 +3 +9 +1.50 s +310 ms +12.3 s +1 " "$T/out" && ! has missed\ *at'
 run requests serve --once; is "with a job also the requests that missed an objective, and why, harmless to the terminal" eval 'grep -qE "^00000000deadbeef .* ttft +12.3 s +queue +11.0 s" "$T/out" && has "longest step 10.9 s, 4,096 tokens of 32 requests" && plain'
 run requests --json serve; is "requests --json" json 'j["requests"][0]["violations"][0]["id"]=="00000000deadbeef"'
-run requests --once cmpl-1; is "a request that nobody knows is looked for on this node, and says so" eval '[ $status = 1 ] && grep -q "cmpl-1 is no serving job, and no request" "$T/err"'
+run requests --once cmpl-1; is "a request that nobody knows is looked for on this node, and says so" eval '[ $status = 1 ] && grep -q "no serving job and no request cmpl-1" "$T/err"'
 run requests --once -u http://127.0.0.1:1 cmpl-1; is "without aggregator and node, nobody has looked for it" eval '[ $status = 3 ] && ! grep -q "no request" "$T/err" && grep -q "refused" "$T/err"'
 run requests --once 00000000deadbeef; is "one that missed an objective is shown by its digits" eval '[ $status = 0 ] && grep -q "^00000000deadbeef" "$T/out"'
 echo '{"/api/v1/requests?id=dbe8d1fa298dc74d": {"requests": [{"id": "dbe8d1fa298dc74d", "job": "serve"}]}}' >"$T/node-answers.json"

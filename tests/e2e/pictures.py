@@ -93,7 +93,7 @@ const pictures = [...d.querySelectorAll("svg")], labels = [...d.querySelectorAll
           px: parseFloat(d.defaultView.getComputedStyle(t).fontSize) * t.getScreenCTM().a};
 });
 const names = [...d.querySelectorAll(".named td.t, td:has(button)")].map(t => t.getBoundingClientRect().width);
-const cut = [...d.querySelectorAll(".named, .diff")].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth);
+const cut = [...d.querySelectorAll(".named, .diff, .windows")].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth);
 document.getElementById("out").textContent = JSON.stringify({shown, labels, names, cut, width: d.documentElement.scrollWidth});
 """
 
@@ -361,10 +361,13 @@ def report():
     incident["windows"] = [w for w in incident["windows"] if w["rank"] == 2]
     incident["diagnoses"][0]["ledger"]["explained_by"] = [{"account": "blocked", "what": "lock", "name": ""},
                                                           {"account": "compute", "what": "", "name": "_Z4gemmIfLi64ELb1EEvPT_<<<8,1,1, 128,1,1>>>"}]
+    incident["diagnoses"][0]["summary"] = "rank 2 is slow because kernel flash_bwd_" + 9 * "seqk_parallel_" + "kernel is slower"
     with open(answers, "w", encoding="utf-8") as f:
         json.dump({f"/api/v1/incidents/{ID}": incident}, f)
     rc, out, err = run("report", ID, "-o", alone)
     os.remove(answers)
+    wide = framed(alone, 390, 844)["width"]
+    ok(wide <= 390, "a verdict with a long name stays on a narrow page", wide)
     page = Shown(dom(alone))
     ok(rc == 0 and "There is no window of a healthy peer with stacks or kernels" in page.all(id="diff")[0]["text"],
        "a peer that is missing is said to be", err)

@@ -47,6 +47,39 @@ static char *roofline_of(uint32_t reason, uint32_t work_count)
 	return text;
 }
 
+static char *heat_of(json_t *incident)
+{
+	struct cli_incident *c = cli_incident_make();
+	struct trace_model m;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to;
+
+	assert_int_equal(trace_model_init(&m), 0);
+	for (size_t i = 0; i < CLI_INCIDENT_RANKS; i++)
+		assert_int_equal(trace_model_add(&m, &c->w[i]), 0);
+	trace_model_finish(&m);
+	to = open_memstream(&text, &bytes);
+	assert_int_equal(report_plots_heat(to, incident, &m), 0);
+	fclose(to);
+	trace_model_fini(&m);
+	json_decref(incident);
+	return text;
+}
+
+static void a_rank_is_marked_only_if_it_is_to_blame(void **state)
+{
+	char *blames = heat_of(json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT)),
+	     *nobody = heat_of(json_pack("{s:[]}", "ranks"));
+
+	(void)state;
+	assert_non_null(strstr(blames, "class=\"culprit\""));
+	assert_non_null(strstr(nobody, "rank 0"));
+	assert_null(strstr(nobody, "class=\"culprit\""));
+	free(blames);
+	free(nobody);
+}
+
 static size_t count_of(const char *text, const char *what)
 {
 	size_t n = 0;
@@ -146,6 +179,7 @@ static void odd_figures_have_bounded_pictures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_rank_is_marked_only_if_it_is_to_blame),
 	    cmocka_unit_test(the_line_is_what_the_model_expected),
 	    cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
 	    cmocka_unit_test(odd_figures_have_bounded_pictures),
