@@ -3,6 +3,7 @@
 
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
+#include "model/thresholds.h"
 #include "render/escape.h"
 #include "render/term.h"
 
@@ -86,12 +87,22 @@ static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 	}
 }
 
+double plots_most_ns(const struct trace_rank *r)
+{
+	double most_ns = 0;
+
+	for (size_t i = 0; i < r->step_count; i++)
+		most_ns = fmax(most_ns, (double)r->steps[i].step.latency_ns);
+	return thresholds.time.times * most_ns;
+}
+
 static bool fit(struct plot_axes *p, const json_t *in, const struct trace_model *m)
 {
 	double lo_ms = INFINITY, hi_ms = 0, first = INFINITY, last = 0;
 
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
+		double most_ns = plots_most_ns(r);
 
 		for (size_t k = 0; is_shown(in, r) && k < r->step_count; k++) {
 			const struct window_step *s = &r->steps[k];
@@ -100,7 +111,9 @@ static bool fit(struct plot_axes *p, const json_t *in, const struct trace_model 
 			first = fmin(first, (double)s->step.index);
 			last = fmax(last, (double)s->step.index);
 			lo_ms = fmin(lo_ms, fmin(latency_ms(s), e));
-			hi_ms = fmax(hi_ms, fmax(latency_ms(s), e));
+			hi_ms = fmax(hi_ms, latency_ms(s));
+			if (s->expected_ns <= most_ns)
+				hi_ms = fmax(hi_ms, e);
 		}
 	}
 	if (!(hi_ms > 0))

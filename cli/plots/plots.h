@@ -24,6 +24,9 @@ void plots_where(FILE *to, const json_t *incident, const struct trace_model *m);
 /* Clock, power and temperature of the culprits' GPUs over the incident's windows. */
 void plots_gpu(FILE *to, const json_t *incident, const struct trace_model *m);
 
+/* The longest expected latency that fits into a picture of the rank's steps. The first step of an
+ * evaluation is expected to take as long as all of its steps together (kinds_verdict.usual_ns). */
+double plots_most_ns(const struct trace_rank *r);
 static inline bool plots_is_culprit(const json_t *incident, const struct trace_rank *r)
 {
 	return jsonget_has(json_object_get(incident, "ranks"), r->who.rank);

@@ -13,6 +13,7 @@
 #include "base/order.h"
 #include "cli/diff/incident_diff.h"
 #include "cli/plots/plot_axes.h"
+#include "cli/plots/plots.h"
 #include "cli/report/rank_grid.h"
 #include "render/escape.h"
 #include "render/term.h"
@@ -259,7 +260,7 @@ ORDER_BY(by_x, struct point, ORDER_UP(x) ?: ORDER_UP(step));
 static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 {
 	size_t stride = r->step_count / POINTS_MAX + 1;
-	double best = 0.98, widen;
+	double best = 0.98, widen, most_ns = plots_most_ns(r);
 
 	memset(s, 0, sizeof(*s));
 	s->work = -1;
@@ -274,8 +275,8 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 		bool flagged = trace_step_is_flagged(w);
 		double x = s->work < 0 ? w->expected_ns / 1e6 : w->step.work[s->work];
 
-		if (!(w->expected_ns > 0) || !isfinite(x) || (i % stride && !flagged) ||
-		    (s->work < 0 && by_peers(w)))
+		if (!(w->expected_ns > 0) || w->expected_ns > most_ns || !isfinite(x) ||
+		    (i % stride && !flagged) || (s->work < 0 && by_peers(w)))
 			continue;
 		s->automatic = w->step.source == STEP_SOURCE_AUTO;
 		s->p[s->count++] = (struct point){

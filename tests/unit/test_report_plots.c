@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cli/plots/plots.h"
 #include "cli/report/report.h"
 #include "tests/unit/cli_incident.h"
 
@@ -45,6 +46,37 @@ static char *roofline_of(uint32_t reason, uint32_t work_count)
 	trace_model_fini(&m);
 	json_decref(incident);
 	return text;
+}
+
+/* Its first step is expected to take as long as the whole evaluation. */
+static void an_expectation_for_many_steps_stretches_no_axis(void **state)
+{
+	struct cli_incident *c = cli_incident_make();
+	struct window *w = &c->w[CLI_INCIDENT_CULPRIT];
+	json_t *incident = json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT);
+	struct trace_model m;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to;
+
+	(void)state;
+	w->steps[1].expected_ns = 3e9;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		w->steps[i].step.work_count = 0;
+	assert_int_equal(trace_model_init(&m), 0);
+	assert_int_equal(trace_model_add(&m, w), 0);
+	trace_model_finish(&m);
+	to = open_memstream(&text, &bytes);
+	plots_steps(to, incident, &m);
+	report_plots_roofline(to, incident, &m);
+	fclose(to);
+	assert_non_null(strstr(text, "id=\"roofline\""));
+	assert_non_null(strstr(text, " ms</text>"));
+	assert_null(strstr(text, " s</text>"));
+	assert_null(strstr(text, ">3000<"));
+	trace_model_fini(&m);
+	json_decref(incident);
+	free(text);
 }
 
 static char *heat_of(json_t *incident)
@@ -180,6 +212,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_rank_is_marked_only_if_it_is_to_blame),
+	    cmocka_unit_test(an_expectation_for_many_steps_stretches_no_axis),
 	    cmocka_unit_test(the_line_is_what_the_model_expected),
 	    cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
 	    cmocka_unit_test(odd_figures_have_bounded_pictures),
