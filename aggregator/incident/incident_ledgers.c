@@ -9,7 +9,8 @@
 #include "aggregator/incident/incident_private.h"
 #include "model/thresholds.h"
 
-#define EXCERPTS (INCIDENT_PLACES - 1)
+#define EXCERPTS  (INCIDENT_PLACES - 1)
+#define KINDS_MAX (EXCERPTS * WINDOW_LEDGER_KINDS)
 
 /* The member's excerpts, each once; their number. waited: also that of steps in which it waited for
  * others. */
@@ -44,11 +45,11 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 	return s;
 }
 
-static void add(const struct excerpt *p, bool healthy, double weight, const struct coll_split *s,
-		struct ledger *to)
+static void add(const struct excerpt *p, uint32_t kind, bool healthy, double weight,
+		const struct coll_split *s, struct ledger *to)
 {
-	ledger_add(to, excerpt_ledger(p, healthy), weight);
-	coll_split_divide(s, &p->ledger.colls, healthy, weight, to);
+	ledger_add(to, excerpt_ledger(p, kind, healthy), weight);
+	coll_split_divide(s, &p->ledger.colls, (uint8_t)kind, healthy, weight, to);
 }
 
 /* Its peers or earlier runs show more of the loss than the rank's own flagged steps do. */
@@ -126,28 +127,31 @@ static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 	return !count;
 }
 
-/* Which steps are compared with each other. */
-struct kind {
-	uint32_t period, phase; /* as in diagnosis_rank */
-};
-
-static struct kind kind_of(const struct excerpt *p, bool healthy)
-{
-	const struct diagnosis_rank *r = &(healthy ? &p->healthy : &p->slow)->rank;
-
-	return (struct kind){r->period, r->phase};
-}
-
-static bool is_same(struct kind a, struct kind b)
-{
-	return a.period == b.period && a.phase == b.phase;
-}
-
 /* The ledgers of steps of one kind. */
 struct kind_ledgers {
-	struct kind kind;
+	struct excerpt_kind kind;
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
 };
+
+/* The excerpt's slow steps of the kind; p->kinds: it has none. */
+static uint32_t find(const struct excerpt *p, const struct excerpt_kind *kind)
+{
+	uint32_t k = 0;
+
+	while (k < p->kinds &&
+	       (p->kind[k].period != kind->period || p->kind[k].phase != kind->phase))
+		k++;
+	return k;
+}
+
+static void add_kind(const struct excerpt *p, double weight, const struct coll_split *s,
+		     struct kind_ledgers *to)
+{
+	uint32_t k = find(p, &to->kind);
+
+	if (k < p->kinds)
+		add(p, k, false, weight, s, &to->slow);
+}
 
 /* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
  * dropped with the same cause. */
@@ -159,39 +163,47 @@ static void add_views(const struct incident *i, const struct member *m, const st
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &m->excerpts.view[k];
-		double weight;
 
-		if (!v->excerpt || !is_same(kind_of(v->excerpt, false), to->kind) ||
-		    !is_in(spells, count, v->begin_unix_ns))
-			continue;
-		weight =
-		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns : 1;
-		add(v->excerpt, false, weight, s, &to->slow);
+		if (v->excerpt && is_in(spells, count, v->begin_unix_ns))
+			add_kind(v->excerpt,
+				 v->lost_ns > 0
+				     ? incident_views_stands_for(&m->excerpts, v) / v->lost_ns
+				     : 1,
+				 s, to);
 	}
 	free(spells);
 }
 
 /* same: only steps of the kind; else also those of other phases. */
-static bool compares(const struct excerpt *p, bool healthy, struct kind kind, bool same)
+static bool compares(const struct excerpt_kind *is, bool healthy, const struct excerpt_kind *kind,
+		     bool same)
 {
-	struct kind is = kind_of(p, healthy);
-
-	return is.period == kind.period && (!same || is.phase == kind.phase);
+	return is->period == kind->period &&
+	       (!same || (healthy ? is->healthy_phase : is->phase) == kind->phase);
 }
 
-/* Steps in which the peer was not late itself: those in which it waited, else the healthy ones. */
+/* Steps in which the peer was not late itself: those in which it waited, and the healthy ones of its
+ * other windows. */
+static void add_peer(const struct member *m, const struct coll_split *s, bool same,
+		     struct kind_ledgers *to)
+{
+	const struct excerpt *list[EXCERPTS];
+
+	for (uint32_t q = excerpts_of(m, true, list); q-- > 0;)
+		for (uint32_t k = 0; k < list[q]->kinds; k++) {
+			bool healthy = list[q] != m->excerpts.waiting.excerpt;
+
+			if (compares(&list[q]->kind[k], healthy, &to->kind, same))
+				add(list[q], k, healthy, 1, s, &to->peers);
+		}
+}
+
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
 		      const struct coll_split *s, bool same, struct kind_ledgers *to)
 {
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-		const struct excerpt *waiting = m->excerpts.waiting.excerpt,
-				     *p = waiting ? waiting : m->excerpts.slow.excerpt;
-		bool healthy = p && !waiting && p->healthy.rank.steps;
-
-		if (p && compares(p, healthy, to->kind, same) && !incident_is_culprit(i, j, m))
-			add(p, healthy, 1, s, &to->peers);
-	}
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (!incident_is_culprit(i, j, &i->members[k]))
+			add_peer(&i->members[k], s, same, to);
 }
 
 /* Self time per step; if all ranks are slow, with waiting for others. */
@@ -231,39 +243,52 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 	return p->healthy_is_before && p->begin_unix_ns <= (int64_t)m->own.begin_unix_ns;
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with the
- * same work. Later healthy steps may have the same fault, in a milder form, so steps from before the
- * first slow one replace them. */
+struct healthy {
+	const struct excerpt *excerpt;
+	uint32_t kind;
+	double shown_ns; /* how much longer the slow steps are, both with the same work */
+};
+
+static const struct ledger *healthy_ledger(const struct healthy *h)
+{
+	return excerpt_ledger(h->excerpt, h->kind, true);
+}
+
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step. Later healthy
+ * steps may have the same fault, in a milder form, so steps from before the first slow one replace
+ * them. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
 			const struct coll_split *s, double lost_ns, bool same,
 			struct kind_ledgers *to)
 {
-	double slow_ns = step_ns(j, &to->slow), shown[EXCERPTS], most = -HUGE_VAL, enough;
-	const struct excerpt *list[EXCERPTS];
-	uint32_t count = excerpts_of(m, false, list), n = 0, kept = 0;
+	double slow_ns = step_ns(j, &to->slow), most = -HUGE_VAL, enough;
+	const struct excerpt *of[EXCERPTS];
+	struct healthy list[KINDS_MAX];
+	uint32_t count = excerpts_of(m, false, of), n = 0, kept = 0;
 	uint64_t before = 0;
 
-	for (uint32_t q = 0; q < count; q++) {
-		const struct ledger *l = excerpt_ledger(list[q], true);
+	for (uint32_t q = 0; q < count; q++)
+		for (uint32_t k = 0; k < of[q]->kinds; k++) {
+			const struct ledger *l = excerpt_ledger(of[q], k, true);
 
-		if (!compares(list[q], true, to->kind, same))
-			continue;
-		shown[n] = l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(&to->slow, l)
-				    : -HUGE_VAL;
-		if (l->steps >= thresholds.count.few)
-			most = fmax(most, shown[n]);
-		list[n++] = list[q];
-	}
+			if (!l->steps || !compares(&of[q]->kind[k], true, &to->kind, same))
+				continue;
+			list[n] = (struct healthy){
+			    of[q], k, slow_ns - step_ns(j, l) * ledger_work_ratio(&to->slow, l)};
+			if (l->steps >= thresholds.count.few)
+				most = fmax(most, list[n].shown_ns);
+			n++;
+		}
 	enough = most > 0 ? incident_ledgers_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
-		if (shown[q] >= enough)
+		if (list[q].shown_ns >= enough)
 			list[kept++] = list[q];
 	for (uint32_t q = 0; q < kept; q++)
-		if (is_before(m, list[q]))
-			before += excerpt_ledger(list[q], true)->steps;
+		if (is_before(m, list[q].excerpt))
+			before += healthy_ledger(&list[q])->steps;
 	for (uint32_t q = 0; q < kept; q++)
-		if (before < thresholds.count.few || is_before(m, list[q]))
-			add(list[q], true, 1, s, &to->own);
+		if (before < thresholds.count.few || is_before(m, list[q].excerpt))
+			add(list[q].excerpt, list[q].kind, true, 1, s, &to->own);
 }
 
 /* The rank's own healthy steps and its peers' steps. Those of other phases may have other work, so they
@@ -284,14 +309,15 @@ static void add_references(const struct incident *i, const struct incident_judge
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_ledgers *out)
 {
-	struct kind_ledgers before = {0};
+	const struct excerpt *open = m->excerpts.open.excerpt;
+	struct kind_ledgers before = {{0}, {0}, {0}, {0}};
 
-	if (!m->excerpts.open.excerpt)
+	if (!open)
 		return false;
-	before.kind = kind_of(m->excerpts.open.excerpt, false);
-	ledger_add(&out->slow, &m->excerpts.open.excerpt->ledger.open, 1);
+	ledger_add(&out->slow, &open->ledger.open, 1);
 	out->slow_steps = out->slow.steps;
-	ledger_add(&before.own, excerpt_ledger(m->excerpts.open.excerpt, true), 1);
+	for (uint32_t k = 0; k < open->kinds; k++)
+		ledger_add(&before.own, excerpt_ledger(open, k, true), 1);
 	if (!before.own.steps)
 		add_healthy(j, m, NULL, 0, false, &before);
 	out->usual = before.own;
@@ -317,6 +343,26 @@ static void same_work(const struct incident_judgement *j, double lost_ns,
 	ledger_join_configurations(&b->usual);
 }
 
+/* The kinds of the excerpts; their number. */
+static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
+			 struct kind_ledgers *of_kind)
+{
+	uint32_t n = 0, at;
+
+	for (uint32_t q = 0; q < count; q++)
+		for (uint32_t k = 0; k < list[q]->kinds; k++) {
+			const struct excerpt_kind *kind = &list[q]->kind[k];
+
+			for (at = 0; at < n && (of_kind[at].kind.period != kind->period ||
+						of_kind[at].kind.phase != kind->phase);
+			     at++)
+				;
+			if (at == n)
+				of_kind[n++] = (struct kind_ledgers){.kind = *kind};
+		}
+	return n;
+}
+
 /* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
  * those of the most significant window. */
 static uint32_t add_slow(const struct incident *i, const struct member *m, bool flagged,
@@ -325,24 +371,16 @@ static uint32_t add_slow(const struct incident *i, const struct member *m, bool 
 	const struct excerpt *list[EXCERPTS];
 	const struct excerpt *one =
 	    flagged ? m->excerpts.slow.excerpt : m->excerpts.waiting.excerpt;
-	uint32_t count = excerpts_of(m, !flagged, list), n = 0, k;
+	uint32_t n = kinds_of(list, excerpts_of(m, !flagged, list), of_kind);
 	uint64_t steps = 0;
 
-	for (uint32_t q = 0; q < count; q++) {
-		struct kind kind = kind_of(list[q], false);
-
-		for (k = 0; k < n && !is_same(of_kind[k].kind, kind); k++)
-			;
-		if (k < n)
-			continue;
-		of_kind[n] = (struct kind_ledgers){.kind = kind};
+	for (uint32_t k = 0; k < n; k++) {
 		if (flagged)
-			add_views(i, m, s, &of_kind[n]);
-		steps += of_kind[n++].slow.steps;
+			add_views(i, m, s, &of_kind[k]);
+		steps += of_kind[k].slow.steps;
 	}
-	for (k = 0; k < n && !steps; k++)
-		if (one && is_same(of_kind[k].kind, kind_of(one, false)))
-			add(one, false, 1, s, &of_kind[k].slow);
+	for (uint32_t k = 0; k < n && !steps && one; k++)
+		add_kind(one, 1, s, &of_kind[k]);
 	return n;
 }
 
@@ -364,9 +402,10 @@ static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, str
 
 		if (!l->steps)
 			continue;
-		ledger_add(slow, &of_kind[k].slow, 1);
-		ledger_add(usual, l,
-			   (double)of_kind[k].slow.steps / slow_steps * (steps / (double)l->steps));
+		ledger_add_kind(slow, &of_kind[k].slow, 1);
+		ledger_add_kind(usual, l,
+				(double)of_kind[k].slow.steps / slow_steps *
+				    (steps / (double)l->steps));
 	}
 }
 
@@ -433,7 +472,7 @@ static bool as_slow_as_all(const struct step_times *all, struct incident_ledgers
 bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
 			   const struct member *m, struct incident_ledgers *out)
 {
-	struct kind_ledgers of_kind[EXCERPTS];
+	struct kind_ledgers of_kind[KINDS_MAX];
 	struct coll_split *split;
 	double lost_ns = incident_ledgers_lost_ns(i, j, m);
 	bool known, flagged = m != j->waited &&

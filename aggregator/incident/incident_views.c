@@ -206,8 +206,8 @@ static void look(struct view *v)
 	excerpt_rank(v->excerpt, false, &slow);
 	excerpt_rank(v->excerpt, true, &healthy);
 	in.before = healthy.steps ? &healthy : NULL;
-	slow.ledger = excerpt_ledger(v->excerpt, false);
-	slow.usual = excerpt_ledger(v->excerpt, true);
+	slow.ledger = excerpt_ledger(v->excerpt, 0, false);
+	slow.usual = excerpt_ledger(v->excerpt, 0, true);
 	slow.usual_is_own = true;
 	diagnosis_make(&in, &d);
 	v->cause = CAUSE_UNKNOWN;

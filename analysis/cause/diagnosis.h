@@ -41,8 +41,6 @@ struct diagnosis_group {
 	bool paper; /* mean and mean + 2 sigma; else median and median + 2 x 1.4826 MAD */
 };
 
-#define DIAGNOSIS_PHASES UINT32_MAX
-
 /* One rank over a range of steps, or a stored baseline of its role. Times are medians per step;
  * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known if samples > 0; off_ns,
  * and a function's off_ns, also if there are functions without samples; kernels, settings and
@@ -54,7 +52,6 @@ struct diagnosis_rank {
 	/* its steps are of a kind that recurs after this many (kinds.h); 0: of the usual one, or of
 	 * several */
 	uint32_t period;
-	uint32_t phase; /* of all its steps; DIAGNOSIS_PHASES: they are of several, or not known */
 	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 	double kernels; /* launches per step */
 	/* what the work that the job states should take per step, by the roofline; 0: not known */

@@ -46,10 +46,7 @@ void excerpt_drop(struct excerpt *p)
 	free(p->healthy.kernels);
 	free(p->functions);
 	free(p->signals);
-	ledger_fini(&p->ledger.slow);
-	ledger_fini(&p->ledger.healthy);
-	coll_parts_fini(&p->ledger.colls);
-	ledger_fini(&p->ledger.open);
+	window_ledger_fini(&p->ledger);
 	free(p->pool);
 	free(p);
 }
@@ -59,9 +56,9 @@ void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *
 	*out = (healthy ? &p->healthy : &p->slow)->rank;
 }
 
-const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy)
+const struct ledger *excerpt_ledger(const struct excerpt *p, uint32_t kind, bool healthy)
 {
-	return healthy ? &p->ledger.healthy : &p->ledger.slow;
+	return healthy ? &p->ledger.kind[kind].healthy : &p->ledger.kind[kind].slow;
 }
 
 /* Returns an offset, because the pool may move; finish() makes pointers of them. 0: no room. */
@@ -81,9 +78,10 @@ static size_t pool_put(struct excerpt *p, const char *text)
 
 enum part_of { PART_NONE, PART_SLOW, PART_HEALTHY };
 
-/* The steps of each part that have all their records. */
+/* The steps of each part that have all their records, and their kinds. */
 struct parts {
 	bool *slow, *healthy;
+	uint8_t *kind;
 };
 
 /* Which steps are used. Sometimes a detector cuts a step in two; such halves have less work and are
@@ -283,12 +281,19 @@ static uint32_t period_of(const struct window_step *s)
 	return s->period;
 }
 
-/* The sort of steps in which the slow ones lost most; false: none lost anything. */
-static bool lost_most(const struct window *w, const struct choice *c,
+static double took_ns(const struct window_step *s, const struct choice *c)
+{
+	(void)c;
+	return (double)s->step.latency_ns;
+}
+
+/* The sort of steps with the largest sum over the slow ones; false: all sums are 0. */
+static bool with_most(const struct window *w, const struct choice *c,
+		      double (*ns)(const struct window_step *s, const struct choice *c),
 		      uint32_t (*sort)(const struct window_step *s), uint32_t *out)
 {
 	uint32_t is[PHASES_MAX], count = 0;
-	double lost[PHASES_MAX] = {0}, most = 0;
+	double sum[PHASES_MAX] = {0}, most = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		uint32_t at = 0;
@@ -299,11 +304,11 @@ static bool lost_most(const struct window *w, const struct choice *c,
 			continue;
 		count += at == count;
 		is[at] = sort(&w->steps[i]);
-		lost[at] += fmax(lost_ns(&w->steps[i], c), 0);
+		sum[at] += fmax(ns(&w->steps[i], c), 0);
 	}
 	for (uint32_t at = 0; at < count; at++)
-		if (lost[at] > most) {
-			most = lost[at];
+		if (sum[at] > most) {
+			most = sum[at];
 			*out = is[at];
 		}
 	return most > 0;
@@ -312,13 +317,13 @@ static bool lost_most(const struct window *w, const struct choice *c,
 /* The kind in which the slow steps lost most. Without a usual step of it there is no reference. */
 static void choose_kind(const struct window *w, struct choice *c)
 {
-	c->of_kind = lost_most(w, c, period_of, &c->period);
+	c->of_kind = with_most(w, c, lost_ns, period_of, &c->period);
 }
 
 /* The phase in which the slow steps lost most. */
 static void choose_phase(const struct window *w, struct choice *c)
 {
-	c->of_phase = lost_most(w, c, phase_of, &c->phase);
+	c->of_phase = with_most(w, c, lost_ns, phase_of, &c->phase);
 }
 
 /* Without enough healthy steps of the phase, those of others are the reference. */
@@ -398,27 +403,6 @@ static double stated_ns(const struct window_step *s)
 	return s->step.flags & STEP_FLAG_STATED ? s->expected_ns : 0;
 }
 
-/* The phase of all steps of a part, the same in all windows of the job. */
-static uint32_t common_phase(const struct window *w, const struct choice *c, enum part_of which)
-{
-	const struct step *first = NULL;
-
-	for (uint32_t i = 0; i < w->step_count; i++) {
-		const struct step *s = &w->steps[i].step;
-
-		if (part_of(&w->steps[i], c) != which)
-			continue;
-		if (first && first->phase != s->phase)
-			return DIAGNOSIS_PHASES;
-		first = s;
-	}
-	if (!first || first->source != STEP_SOURCE_EXPLICIT)
-		return first ? first->phase : DIAGNOSIS_PHASES;
-	return first->phase < w->name_count
-		   ? (uint32_t)keyed_text(keyed_process(), w->names[first->phase])
-		   : 0;
-}
-
 static void sum_up(const struct window *w, const struct choice *c, enum part_of which,
 		   double *scratch, struct diagnosis_rank *r)
 {
@@ -426,10 +410,7 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
 	uint32_t stated = 0;
 
-	*r = (struct diagnosis_rank){.rank = w->rank.rank,
-				     .phase = common_phase(w, c, which),
-				     .off_ns = -1,
-				     .gil_wait_ns = -1};
+	*r = (struct diagnosis_rank){.rank = w->rank.rank, .off_ns = -1, .gil_wait_ns = -1};
 	for (int f = 0; f < 8; f++) {
 		uint32_t n = 0;
 
@@ -882,8 +863,10 @@ static void finish(struct excerpt *p)
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
 	p->slow.rank.waker = p->waker[0] ? p->waker : NULL;
-	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.healthy) +
-		    ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
+	for (uint32_t k = 0; k < p->kinds; k++)
+		p->bytes += ledger_bytes(excerpt_ledger(p, k, false)) +
+			    ledger_bytes(excerpt_ledger(p, k, true));
+	p->bytes += ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 
@@ -1009,8 +992,9 @@ static bool add_ledgers(struct excerpt *p, const struct window *w, const struct 
 			struct named *names)
 {
 	struct host_timeline host;
-	bool good = host_timeline_make(w, name_of, names, &host) &&
-		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
+	bool good =
+	    host_timeline_make(w, name_of, names, &host) &&
+	    window_ledger_add(w, parts->slow, parts->healthy, parts->kind, &host, &p->ledger);
 
 	if (good) {
 		find_stuck(p, names, &host);
@@ -1035,6 +1019,74 @@ static bool only_before(const struct window *w, bool *healthy)
 	return true;
 }
 
+/* The phase of a step, the same in all windows of the job. */
+static uint32_t phase_everywhere(const struct window *w, const struct step *s)
+{
+	if (s->source != STEP_SOURCE_EXPLICIT)
+		return s->phase;
+	return s->phase < w->name_count ? (uint32_t)keyed_text(keyed_process(), w->names[s->phase])
+					: 0;
+}
+
+/* The phase of all steps of a part. */
+static uint32_t common_phase(const struct window *w, const bool *part)
+{
+	const struct step *first = NULL;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct step *s = &w->steps[i].step;
+
+		if (part[i] && first && first->phase != s->phase)
+			return EXCERPT_PHASES;
+		first = part[i] ? s : first;
+	}
+	return first ? phase_everywhere(w, first) : EXCERPT_PHASES;
+}
+
+/* The number of the step's phase among the kinds; WINDOW_LEDGER_KINDS: no room. */
+static uint8_t number_of(struct excerpt *p, uint32_t phase)
+{
+	uint32_t k = 0;
+
+	while (k < p->kinds && p->kind[k].phase != phase)
+		k++;
+	if (k == p->kinds && k < WINDOW_LEDGER_KINDS)
+		p->kind[p->kinds++] = (struct excerpt_kind){0, phase, phase};
+	return (uint8_t)k;
+}
+
+/* One kind, or each phase is one. */
+static void set_kinds(struct excerpt *p, const struct window *w, const struct choice *slow,
+		      struct parts *parts)
+{
+	if (slow->of_phase) {
+		p->kinds = 1;
+		p->kind[0] = (struct excerpt_kind){slow->period, common_phase(w, parts->slow),
+						   common_phase(w, parts->healthy)};
+		return;
+	}
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		if (!parts->slow[i] && !parts->healthy[i])
+			continue;
+		parts->kind[i] = number_of(p, phase_everywhere(w, &w->steps[i].step));
+		if (parts->kind[i] == WINDOW_LEDGER_KINDS)
+			parts->slow[i] = parts->healthy[i] = false;
+	}
+}
+
+/* Medians are of one phase: of all, the one that took most of the time. */
+static void set_figures(struct excerpt *p, const struct window *w, struct choice slow,
+			struct choice healthy, double *scratch)
+{
+	if (!slow.of_phase) {
+		slow.of_phase = with_most(w, &slow, took_ns, phase_of, &slow.phase);
+		healthy.of_phase = slow.of_phase;
+		healthy.phase = slow.phase;
+	}
+	sum_up(w, &slow, PART_SLOW, scratch, &p->slow.rank);
+	sum_up(w, &healthy, PART_HEALTHY, scratch, &p->healthy.rank);
+}
+
 static bool add_steps(struct excerpt *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
@@ -1054,8 +1106,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		parts->slow[i] = whole && part_of(&w->steps[i], &of_slow) == PART_SLOW;
 		parts->healthy[i] = whole && part_of(&w->steps[i], &c) == PART_HEALTHY;
 	}
-	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
-	sum_up(w, &c, PART_HEALTHY, scratch, &p->healthy.rank);
+	set_figures(p, w, of_slow, c, scratch);
 	free(scratch);
 	add_kernels(p, w, parts, &slow, &healthy);
 	keep_kernels(&slow, parts->slow, w->step_count, &p->slow);
@@ -1067,6 +1118,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 	/* before a hang, steps that are not flagged are healthy */
 	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
 		parts->healthy[i] |= parts->slow[i];
+	set_kinds(p, w, &of_slow, parts);
 	return true;
 }
 
@@ -1108,10 +1160,11 @@ static bool add_all(struct excerpt *p, const struct window *w, struct parts *par
 struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void *arg)
 {
 	struct parts parts = {calloc((size_t)w->step_count + 1, sizeof(bool)),
-			      calloc((size_t)w->step_count + 1, sizeof(bool))};
+			      calloc((size_t)w->step_count + 1, sizeof(bool)),
+			      calloc((size_t)w->step_count + 1, sizeof(uint8_t))};
 	struct excerpt *p = NULL;
 	struct named names;
-	bool good = named_init(&names, w, name, arg) && parts.slow && parts.healthy;
+	bool good = named_init(&names, w, name, arg) && parts.slow && parts.healthy && parts.kind;
 
 	if (good &&
 	    (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
@@ -1130,5 +1183,6 @@ struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void 
 	named_fini(&names);
 	free(parts.slow);
 	free(parts.healthy);
+	free(parts.kind);
 	return p;
 }

@@ -22,6 +22,14 @@ struct excerpt_part {
 	struct diagnosis_kernel *kernels;
 };
 
+/* Steps that are compared with each other. */
+struct excerpt_kind {
+	uint32_t period; /* as in diagnosis_rank */
+	/* The same in all windows of a job. EXCERPT_PHASES: of several, or not known. */
+	uint32_t phase, healthy_phase;
+};
+#define EXCERPT_PHASES UINT32_MAX
+
 /* Only excerpt.c writes to it. */
 struct excerpt {
 	atomic_uint holders;
@@ -35,8 +43,12 @@ struct excerpt {
 	char *pool; /* all names */
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
-	/* .open: of the time in which the rank hung; 0 steps: it did not hang */
+	/* .kind: of the steps of each kind. Slow steps are of the kind that lost most; a window that
+	 * shows what is usual has all. .open: of the time in which the rank hung; 0 steps: it did
+	 * not hang */
 	struct window_ledger ledger;
+	struct excerpt_kind kind[WINDOW_LEDGER_KINDS];
+	uint32_t kinds;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[SLOW_STEP_TEXT_BYTES], waker[48];
 	/* the stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)";
 	 * "": not known */
@@ -61,5 +73,5 @@ struct excerpt *excerpt_hold(struct excerpt *p);
 void excerpt_drop(struct excerpt *p); /* NULL is a no-op */
 /* The part, with pointers that are valid as long as p. */
 void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out);
-/* The ledger of the slow or of the healthy steps; borrowed. */
-const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
+/* The ledger of the slow or of the healthy steps of a kind; borrowed. */
+const struct ledger *excerpt_ledger(const struct excerpt *p, uint32_t kind, bool healthy);

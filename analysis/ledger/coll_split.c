@@ -47,7 +47,7 @@ static int make_room(struct coll_parts *c)
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, bool healthy)
+		   uint64_t step_end_ns, uint8_t kind, bool healthy)
 {
 	const uint64_t what[3] = {r->key, r->func, r->seq};
 	uint64_t id = hash_bytes(HASH_SEED, what, sizeof(what));
@@ -67,6 +67,7 @@ int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t expose
 	    .exposed_ns = (float)exposed_ns,
 	    .after_ns = r->end_ns > step_end_ns ? (float)(r->end_ns - step_end_ns) : 0,
 	    .func = r->func,
+	    .kind = kind,
 	    .healthy = healthy};
 	return 0;
 }
@@ -229,17 +230,20 @@ static void add_part(const struct coll_split *s, const struct coll_part *p, stru
 	sum->count++;
 }
 
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool healthy,
-		       double weight, struct ledger *l)
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
+		       bool healthy, double weight, struct ledger *l)
 {
 	struct sum sums[FUNCS] = {{0}};
 
 	if (!s)
 		return;
 	weight = ldexp(weight, (int)s->shift);
-	for (uint32_t k = 0; k < parts->count; k++)
-		if (parts->part[k].healthy == healthy && is_kept(parts->part[k].id, s->shift))
-			add_part(s, &parts->part[k], &sums[parts->part[k].func]);
+	for (uint32_t k = 0; k < parts->count; k++) {
+		const struct coll_part *p = &parts->part[k];
+
+		if (p->kind == kind && p->healthy == healthy && is_kept(p->id, s->shift))
+			add_part(s, p, &sums[p->func]);
+	}
 	for (unsigned f = 0; f < FUNCS; f++) {
 		const struct sum *q = &sums[f];
 		const char *name = record_coll_name(f);

@@ -30,6 +30,7 @@ struct coll_part {
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
 	uint8_t func;
+	uint8_t kind; /* of the step: any number */
 	bool healthy; /* of a healthy step; else of a slow one */
 };
 /* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
@@ -42,7 +43,7 @@ struct coll_parts {
 
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, bool healthy);
+		   uint64_t step_end_ns, uint8_t kind, bool healthy);
 /* Call after the last coll_parts_add. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
@@ -58,10 +59,10 @@ struct coll_split; /* opaque */
 struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count,
 				   uint32_t ranks);
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
-/* l contains the ledger of the parts' slow or healthy steps, times weight. Moves its undivided
+/* l contains the ledger of the parts' slow or healthy steps of a kind, times weight. Moves its undivided
  * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool healthy,
-		       double weight, struct ledger *l);
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
+		       bool healthy, double weight, struct ledger *l);
 /* caused_ns[k]: how long the others waited for rank k, less the time that it waited itself, in slow
  * steps of sources that wait. All wait for the rank with the shortest kernel, for as long as the
  * longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. Sources

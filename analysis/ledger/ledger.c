@@ -119,15 +119,26 @@ double ledger_mean_ns(const struct ledger *l)
 	return l->steps ? (double)ledger_sum(l) / (double)l->steps : 0;
 }
 
-double ledger_compute_error(const struct ledger *l)
+static double compute_mean(const struct ledger *l)
 {
-	double mean = 0, variance;
+	double mean = 0;
 
 	for (uint32_t i = 0; i < l->count && l->steps; i++)
 		if (l->account[i].kind == LEDGER_COMPUTE)
 			mean += (double)l->account[i].ns / (double)l->steps;
-	variance = l->steps ? l->compute_squares / (double)l->steps - mean * mean : 0;
-	return l->seen > 1 && variance > 0 ? sqrt(variance / (double)(l->seen - 1)) : 0;
+	return mean;
+}
+
+static double compute_variance(const struct ledger *l)
+{
+	double mean = compute_mean(l);
+
+	return l->steps ? fmax(l->compute_squares / (double)l->steps - mean * mean, 0) : 0;
+}
+
+double ledger_compute_error(const struct ledger *l)
+{
+	return l->seen > 1 ? sqrt(compute_variance(l) / (double)(l->seen - 1)) : 0;
 }
 
 size_t ledger_bytes(const struct ledger *l)
@@ -313,6 +324,17 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	into->compute_squares += from->compute_squares * weight;
 	into->stated_ns += from->stated_ns * weight;
 	into->stated += from->stated * weight;
+}
+
+void ledger_add_kind(struct ledger *into, const struct ledger *from, double weight)
+{
+	double within = compute_variance(into) * (double)into->steps +
+			compute_variance(from) * (double)from->steps * weight,
+	       mean;
+
+	ledger_add(into, from, weight);
+	mean = compute_mean(into);
+	into->compute_squares = within + mean * mean * (double)into->steps;
 }
 
 void ledger_state(struct ledger *l, double expected_ns)

@@ -132,6 +132,8 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 		 double ns, double busy_ns, double count);
 /* Adds weight times `from` to `into`; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
+/* The same, of steps of another kind: how far the means differ is not by chance. */
+void ledger_add_kind(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
 /* The standard error of its mean compute time per step: how much it varies with the steps' work. */
 double ledger_compute_error(const struct ledger *l);

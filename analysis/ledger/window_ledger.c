@@ -175,7 +175,7 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 
 /* Adds the collectives of the step just added, and resets their exposed time for the next step. */
 static int add_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
-		     uint64_t end_ns, bool healthy, struct coll_parts *colls)
+		     uint64_t end_ns, uint8_t kind, bool healthy, struct coll_parts *colls)
 {
 	int err = 0;
 
@@ -186,16 +186,17 @@ static int add_colls(struct work *k, const struct window *w, uint32_t first, uin
 			continue;
 		if (!err)
 			err = coll_parts_add(colls, &w->device[exposed_ns - k->exposed_ns],
-					     *exposed_ns, end_ns, healthy);
+					     *exposed_ns, end_ns, kind, healthy);
 		*exposed_ns = 0;
 	}
 	return err;
 }
 
 static int add_step(struct work *k, const struct window *w, const struct window_step *ws,
-		    const struct host_timeline *host, bool healthy, struct window_ledger *out)
+		    const struct host_timeline *host, uint8_t kind, bool healthy,
+		    struct window_ledger *out)
 {
-	struct ledger *to = healthy ? &out->healthy : &out->slow;
+	struct ledger *to = healthy ? &out->kind[kind].healthy : &out->kind[kind].slow;
 	const struct step *s = &ws->step;
 	uint64_t end = step_ends_on_device(s) ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
@@ -211,7 +212,7 @@ static int add_step(struct work *k, const struct window *w, const struct window_
 		    k->scratch);
 	if (s->flags & STEP_FLAG_STATED && ws->expected_ns > 0)
 		ledger_state(to, ws->expected_ns);
-	return add_colls(k, w, first, last, end, healthy, &out->colls);
+	return add_colls(k, w, first, last, end, kind, healthy, &out->colls);
 }
 
 /* ---- hangs ---- */
@@ -291,8 +292,19 @@ static bool has_records(const struct window *w)
 	return w->host && w->host_count;
 }
 
+void window_ledger_fini(struct window_ledger *l)
+{
+	for (uint32_t k = 0; k < WINDOW_LEDGER_KINDS; k++) {
+		ledger_fini(&l->kind[k].slow);
+		ledger_fini(&l->kind[k].healthy);
+	}
+	coll_parts_fini(&l->colls);
+	ledger_fini(&l->open);
+}
+
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
-		       const struct host_timeline *host, struct window_ledger *out)
+		       const uint8_t *kind, const struct host_timeline *host,
+		       struct window_ledger *out)
 {
 	struct work k;
 	int err = 0;
@@ -304,9 +316,9 @@ bool window_ledger_add(const struct window *w, const bool *slow, const bool *hea
 		return false;
 	for (uint32_t i = 0; i < w->step_count && !err; i++) {
 		if (slow[i])
-			err = add_step(&k, w, &w->steps[i], host, false, out);
+			err = add_step(&k, w, &w->steps[i], host, kind[i], false, out);
 		if (healthy[i] && !err)
-			err = add_step(&k, w, &w->steps[i], host, true, out);
+			err = add_step(&k, w, &w->steps[i], host, kind[i], true, out);
 	}
 	coll_parts_finish(&out->colls);
 	work_fini(&k);

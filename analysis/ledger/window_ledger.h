@@ -9,9 +9,13 @@
 #include "analysis/ledger/ledger.h"
 #include "model/window.h"
 
+#define WINDOW_LEDGER_KINDS 4u
+
 struct window_ledger {
-	struct ledger slow, healthy;
-	struct coll_parts colls; /* of slow and healthy steps */
+	struct {
+		struct ledger slow, healthy;
+	} kind[WINDOW_LEDGER_KINDS]; /* of steps that are compared with each other */
+	struct coll_parts colls;     /* of slow and healthy steps */
 	/* the open interval of a rank that hangs, as one step; empty: no hang */
 	struct ledger open;
 };
@@ -24,7 +28,9 @@ uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_in
  * wait began; else the end of what is known. */
 const struct ledger_segment *window_ledger_wait(const struct host_timeline *host, uint32_t thread,
 						struct ledger_interval open, uint64_t *since_ns);
-/* Adds to *out. slow[], healthy[]: for each step of the window, whether it counts as slow or as
- * healthy. false: no memory. */
+void window_ledger_fini(struct window_ledger *l);
+/* Adds to *out. slow[], healthy[], kind[]: for each step of the window, whether it counts as slow or as
+ * healthy, and of which kind; that is below WINDOW_LEDGER_KINDS if it counts. false: no memory. */
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
-		       const struct host_timeline *host, struct window_ledger *out);
+		       const uint8_t *kind, const struct host_timeline *host,
+		       struct window_ledger *out);

@@ -49,7 +49,7 @@ static void put(struct rank *r, uint64_t comm, uint32_t seq, uint64_t begin_ns, 
 				    .begin_ns = begin_ns,
 				    .end_ns = end_ns};
 
-	assert_int_equal(coll_parts_add(&r->parts, &coll, exposed_ns, UINT64_MAX, false), 0);
+	assert_int_equal(coll_parts_add(&r->parts, &coll, exposed_ns, UINT64_MAX, 0, false), 0);
 	ledger_charge(&r->ledger, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce", exposed_ns, 1);
 }
 
@@ -70,7 +70,7 @@ static void divide(struct rank *ranks, const uint32_t *who, uint32_t count, uint
 
 		ledger_init(l);
 		ledger_add(l, &ranks[who[i]].ledger, 1);
-		coll_split_divide(s, &ranks[who[i]].parts, false, 1, l);
+		coll_split_divide(s, &ranks[who[i]].parts, 0, false, 1, l);
 		assert_int_equal(ledger_sum(l), ledger_sum(&ranks[who[i]].ledger));
 	}
 	coll_split_close(s);
@@ -221,16 +221,16 @@ static void a_collective_in_two_steps_transfers_at_its_end(void **unused)
 	struct coll_split *s;
 	struct ledger l;
 
-	assert_int_equal(coll_parts_add(&two, &coll, 20 * MS, 20 * MS, false), 0);
-	assert_int_equal(coll_parts_add(&two, &coll, 10 * MS, 50 * MS, true), 0);
+	assert_int_equal(coll_parts_add(&two, &coll, 20 * MS, 20 * MS, 0, false), 0);
+	assert_int_equal(coll_parts_add(&two, &coll, 10 * MS, 50 * MS, 0, true), 0);
 	coll.begin_ns = 15 * MS;
-	assert_int_equal(coll_parts_add(&last, &coll, 15 * MS, 50 * MS, false), 0);
+	assert_int_equal(coll_parts_add(&last, &coll, 15 * MS, 50 * MS, 0, false), 0);
 	s = coll_split_open(source, 2, 2);
 	for (int healthy = 0; healthy < 2; healthy++) {
 		ledger_init(&l);
 		ledger_charge(&l, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce",
 			      healthy ? 10 * MS : 20 * MS, 1);
-		coll_split_divide(s, &two, healthy, 1, &l);
+		coll_split_divide(s, &two, 0, healthy, 1, &l);
 		assert_float_equal(ms(&l, LEDGER_LAST_RANK), healthy ? 0 : 15, 0.01);
 		assert_float_equal(ms(&l, LEDGER_TRANSFER), healthy ? 10 : 5, 0.01);
 		ledger_fini(&l);
@@ -379,23 +379,23 @@ static void what_is_no_collective_of_several_ranks_is_left_out(void **unused)
 	    .kind = RECORD_COLL_KERNEL, .func = RECORD_COLL_SEND, .key = 1, .end_ns = 5};
 	struct coll_parts c = {0};
 
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	r.func = RECORD_COLL_ALL_REDUCE;
 	r.key = 0;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	r.key = 1;
 	r.flags = RECORD_FLAG_UNMATCHED;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	r.flags = 0;
 	r.func = 255;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	r.func = RECORD_COLL_ALL_REDUCE;
 	r.begin_ns = 9;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	assert_int_equal(c.count, 0);
 	r.begin_ns = 0;
 	for (uint32_t k = 0; k < 3 * LIMIT_EXCERPT_COLLECTIVES; k++) /* all the same one */
-		assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
+		assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, false), 0);
 	assert_true(c.count <= LIMIT_EXCERPT_COLLECTIVES);
 	coll_parts_fini(&c);
 }

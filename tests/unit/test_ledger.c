@@ -436,6 +436,32 @@ static void the_spread_of_the_steps_work_is_known(void **unused)
 	ledger_fini(&sum);
 }
 
+/* Three steps with 10 ns of kernels, and three of another kind with 60 ns. */
+static void kinds_of_steps_that_differ_are_no_spread(void **unused)
+{
+	struct ledger_interval scratch[2];
+	struct ledger kind[2], of_one, of_two;
+
+	(void)unused;
+	ledger_init(&of_one);
+	ledger_init(&of_two);
+	for (int k = 0; k < 2; k++) {
+		const struct ledger_busy busy = {20, k ? 80 : 30, 20, LEDGER_COMPUTE, 0, "a", NULL};
+
+		ledger_init(&kind[k]);
+		for (int i = 0; i < 3; i++)
+			ledger_step(&kind[k], 0, 100, &busy, 1, NULL, 0, scratch);
+		ledger_add(&of_one, &kind[k], 1);
+		ledger_add_kind(&of_two, &kind[k], 1);
+		ledger_fini(&kind[k]);
+	}
+	assert_float_equal(ledger_compute_error(&of_one), 11.1803, 1e-3);
+	assert_float_equal(ledger_compute_error(&of_two), 0, 1e-3);
+	assert_int_equal(ledger_sum(&of_two), ledger_sum(&of_one));
+	ledger_fini(&of_one);
+	ledger_fini(&of_two);
+}
+
 /* Slow steps of twice the work: what remains is what the work does not explain. */
 static void a_reference_is_scaled_to_the_work_of_the_slow_steps(void **state)
 {
@@ -659,6 +685,7 @@ int main(void)
 	    cmocka_unit_test(every_wait_is_counted_once_also_while_the_gpu_works),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_spread_of_the_steps_work_is_known),
+	    cmocka_unit_test(kinds_of_steps_that_differ_are_no_spread),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(a_reference_is_scaled_to_the_work_of_the_slow_steps),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),

@@ -304,7 +304,7 @@ static void steps_of_other_work_are_no_reference(void **unused)
 		stack_batch_fini(&m.w.stacks);
 		assert_int_equal(p->slow.rank.steps, 1);
 		assert_int_equal(p->healthy.rank.steps, alike ? STEPS - HEALTHY - 1 : HEALTHY);
-		assert_int_equal(excerpt_ledger(p, true)->steps, p->healthy.rank.steps);
+		assert_int_equal(excerpt_ledger(p, 0, true)->steps, p->healthy.rank.steps);
 		excerpt_drop(p);
 	}
 }
@@ -329,7 +329,7 @@ static void a_transient_is_no_slow_step_among_others(void **unused)
 		p = excerpt_make(&m.w, NULL, NULL);
 		stack_batch_fini(&m.w.stacks);
 		assert_int_equal(p->slow.rank.steps, d.slow.took.steps);
-		assert_int_equal(excerpt_ledger(p, false)->steps, d.slow.took.steps);
+		assert_int_equal(excerpt_ledger(p, 0, false)->steps, d.slow.took.steps);
 		excerpt_drop(p);
 	}
 }
@@ -350,9 +350,9 @@ static void slow_steps_are_compared_within_their_phase(void **unused)
 		stack_batch_fini(&m.w.stacks);
 		assert_int_equal(p->healthy.rank.steps, of_phase == 3 ? 3 : HEALTHY);
 		assert_int_equal(p->slow.rank.steps, STEPS - HEALTHY - 2);
-		assert_int_equal(p->slow.rank.phase, 1);
-		assert_int_equal(p->healthy.rank.phase, of_phase == 3 ? 1 : DIAGNOSIS_PHASES);
-		assert_int_equal(excerpt_ledger(p, true)->steps, p->healthy.rank.steps);
+		assert_int_equal(p->kind[0].phase, 1);
+		assert_int_equal(p->kind[0].healthy_phase, of_phase == 3 ? 1 : EXCERPT_PHASES);
+		assert_int_equal(excerpt_ledger(p, 0, true)->steps, p->healthy.rank.steps);
 		excerpt_drop(p);
 	}
 }
@@ -435,7 +435,7 @@ static void slow_steps_that_nobody_flagged_are_no_reference(void **unused)
 	assert_int_equal(p->healthy.rank.steps, HEALTHY);
 	excerpt_rank(p, true, &healthy);
 	assert_true(fabs(healthy.step_ns - 100e6) < 1);
-	assert_int_equal(excerpt_ledger(p, true)->steps, HEALTHY);
+	assert_int_equal(excerpt_ledger(p, 0, true)->steps, HEALTHY);
 	excerpt_drop(p);
 	stack_batch_fini(&m.w.stacks);
 }
@@ -1347,6 +1347,52 @@ static void the_rank_that_the_others_waited_for_is_to_blame(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	assert_string_equal(ranks_of(j), "6");
 	assert_true(json_number_value(json_object_get(j, "lost_ms")) >= (STEPS - HEALTHY) * 40);
+	json_decref(j);
+}
+
+static double excess_ms(const json_t *incident, const char *name)
+{
+	const json_t *d = json_object_get(incident, "diagnosis"), *row;
+	size_t k;
+
+	json_array_foreach (json_object_get(json_object_get(d, "ledger"), "rows"), k, row)
+		if (!strcmp(text_of(row, "name"), name))
+			return json_number_value(json_object_get(row, "excess_ms"));
+	return 0;
+}
+
+/* A requested window, whose first steps are evaluation: without gemm, and with more_ms more of norm. */
+static struct incident_change with_evaluation(int rank, uint32_t evaluation, double more_ms)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_ASKED, 1, 0);
+	m.w.rank.world_size = 3;
+	collectives(&m, 10);
+	for (uint32_t i = 0; i < evaluation; i++) {
+		struct record *norm = &m.device[3 * i + 1];
+
+		m.steps[i].step.phase = 1;
+		m.device[3 * i].end_ns = m.device[3 * i].begin_ns + 1;
+		norm->end_ns += (uint64_t)(more_ms * 1e6);
+	}
+	return send(&m);
+}
+
+/* Rank 6 evaluates more. Requested windows hold other numbers of steps of evaluation. */
+static void a_rank_that_others_waited_for_is_compared_phase_by_phase(void **unused)
+{
+	json_t *j;
+
+	in_step(4, WINDOW_COMM, 40, 50);
+	in_step(5, WINDOW_COMM, 40, 50);
+	with_evaluation(6, 10, 16);
+	with_evaluation(4, 4, 0);
+	with_evaluation(5, 4, 0);
+	j = incident_set_json(set, with_evaluation(6, 10, 16).id, 3, NULL);
+	assert_string_equal(ranks_of(j), "6");
+	assert_float_equal(excess_ms(j, "gemm"), 0, 0.1);
+	assert_float_equal(excess_ms(j, "norm"), 8, 0.1);
 	json_decref(j);
 }
 
@@ -3010,6 +3056,7 @@ static const struct CMUnitTest tests[] = {
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),
+    CASE(a_rank_that_others_waited_for_is_compared_phase_by_phase),
     CASE(a_rank_that_was_asked_and_not_waited_for_is_not_to_blame),
     CASE(the_cause_of_most_of_what_was_lost_is_reported),
     CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),

@@ -144,7 +144,7 @@ static struct stack_switch *last_switch(struct made *m)
 static double ms_of_what(const struct excerpt *p, enum ledger_kind kind, enum ledger_what what,
 			 const char *name)
 {
-	const struct ledger *l = excerpt_ledger(p, false);
+	const struct ledger *l = excerpt_ledger(p, 0, false);
 
 	for (uint32_t i = 0; i < l->count; i++)
 		if (l->account[i].kind == kind && l->account[i].what == what &&
@@ -163,8 +163,8 @@ static struct excerpt *excerpt_of(struct made *m)
 	struct excerpt *p = excerpt_make(&m->w, NULL, NULL);
 
 	assert_non_null(p);
-	assert_int_equal(excerpt_ledger(p, false)->steps, STEPS);
-	assert_int_equal(ledger_sum(excerpt_ledger(p, false)), STEPS * 100 * MS);
+	assert_int_equal(excerpt_ledger(p, 0, false)->steps, STEPS);
+	assert_int_equal(ledger_sum(excerpt_ledger(p, 0, false)), STEPS * 100 * MS);
 	stack_batch_fini(&m->w.stacks);
 	return p;
 }
@@ -202,7 +202,7 @@ static void steps_without_all_their_records_are_in_no_account(void **state)
 	}
 	p = excerpt_make(&m.w, NULL, NULL);
 	assert_non_null(p);
-	assert_int_equal(excerpt_ledger(p, false)->steps, STEPS / 2);
+	assert_int_equal(excerpt_ledger(p, 0, false)->steps, STEPS / 2);
 	assert_true(ms_of(p, LEDGER_COMPUTE, "gemm<<<8,1,1, 256,1,1>>>") == 40);
 	stack_batch_fini(&m.w.stacks);
 	excerpt_drop(p);
@@ -269,7 +269,7 @@ static void steps_of_a_process_without_a_gpu_are_its_hosts(void **state)
 			    stack(&m.w.stacks, "do_nanosleep", "wait"), 0);
 		p = excerpt_make(&m.w, NULL, NULL);
 		assert_non_null(p);
-		assert_int_equal(excerpt_ledger(p, false)->steps, launches ? 0 : STEPS);
+		assert_int_equal(excerpt_ledger(p, 0, false)->steps, launches ? 0 : STEPS);
 		if (!launches)
 			assert_true(
 			    ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "wait (train.py)") == 70);
@@ -802,7 +802,7 @@ static void only_the_jobs_own_figures_state_the_work(void **state)
 			m.steps[i].expected_ns = 50 * MS;
 		}
 		p = excerpt_of(&m);
-		assert_int_equal(ledger_is_stated(excerpt_ledger(p, false)), stated);
+		assert_int_equal(ledger_is_stated(excerpt_ledger(p, 0, false)), stated);
 		excerpt_drop(p);
 	}
 }
@@ -1096,7 +1096,7 @@ static void a_sleep_that_does_not_end_is_in_the_accounts(void **state)
 	assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 20);
 	assert_string_equal(p->stuck, "flock < save (train.py:7)");
 	/* the steps before are what is usual of it */
-	assert_int_equal(excerpt_ledger(p, true)->steps, STEPS);
+	assert_int_equal(excerpt_ledger(p, 0, true)->steps, STEPS);
 	excerpt_drop(p);
 }
 
@@ -1315,8 +1315,8 @@ static void a_step_is_compared_with_steps_of_its_kind(void **state)
 			m.steps[1].step.flags = STEP_FLAG_GAP; /* the only usual one is not used */
 		p = excerpt_make(&m.w, NULL, NULL);
 		assert_non_null(p);
-		healthy = excerpt_ledger(p, true);
-		assert_int_equal(excerpt_ledger(p, false)->steps, 1);
+		healthy = excerpt_ledger(p, 0, true);
+		assert_int_equal(excerpt_ledger(p, 0, false)->steps, 1);
 		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_SYNC,
 				       "write_profile (train.py)") == 50);
 		assert_int_equal(healthy->steps, known);
