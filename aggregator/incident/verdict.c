@@ -124,6 +124,24 @@ static double loss_of(const struct member *m)
 	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
 }
 
+/* Its work explains the steps of a rank that others waited for: it cost what they waited. */
+static double cost_of(const struct incident *i, const struct incident_judgement *j,
+		      const struct member *m)
+{
+	return m == j->waited ? incident_waits_most(i)->steps.waited_ns : loss_of(m);
+}
+
+/* The same per step. */
+static double lost_of(const struct incident *i, const struct incident_judgement *j,
+		      const struct member *m)
+{
+	const struct excerpt *p = m->excerpts.waiting.excerpt;
+
+	if (m == j->waited && p && p->slow.rank.steps)
+		return m->waited_for_ns / p->slow.rank.steps;
+	return incident_ledgers_lost_ns(i, j, m);
+}
+
 ORDER_BY(by_loss, const struct member *,
 	 ORDER(loss_of(*b), loss_of(*a)) ?: ORDER((*a)->rank, (*b)->rank));
 
@@ -145,7 +163,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	rank_list_add(to, m, p);
 	if (p != m->excerpts.slow.excerpt)
 		plain_view(m, p, false, &to->rank[at]);
-	to->rank[at].lost_ns = incident_ledgers_lost_ns(i, j, m);
+	to->rank[at].lost_ns = lost_of(i, j, m);
 }
 
 /* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
@@ -545,7 +563,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t k = 0; k < with->all.count; k++)
 		if (group[k] < groups)
 			part[group[k]].lost_ns =
-			    fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
+			    fmax(part[group[k]].lost_ns, cost_of(i, j, with->all.member[k]));
 	qsort(part, groups, sizeof(*part), by_cost);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		if (group[k] == part[0].group)

@@ -1396,6 +1396,52 @@ static void a_rank_that_others_waited_for_is_compared_phase_by_phase(void **unus
 	json_decref(j);
 }
 
+/* The others waited 40 ms per step for rank 6, whose window shows some interrupts. */
+static void what_others_waited_is_what_the_verdict_has_to_explain(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	in_step(4, WINDOW_COMM, 40, 50);
+	in_step(5, WINDOW_COMM, 40, 50);
+	make(&m, 6, WINDOW_ASKED, 1, 4);
+	m.w.rank.world_size = 3;
+	collectives(&m, 10);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 20);
+	j = incident_set_json(set, send(&m).id, 3, NULL);
+	assert_string_equal(ranks_of(j), "6");
+	assert_string_equal(cause_of(j), "unknown");
+	json_decref(j);
+}
+
+/* Rank 7 waits as well, and has a slow kernel now and then. */
+static void what_costs_little_beside_what_others_waited_is_no_second_fault(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 20; n++)
+		for (int rank = 4; rank < 8; rank++) {
+			bool slow = rank == 7 && n % 2;
+
+			if (rank == 6)
+				continue;
+			make(&m, rank, slow ? WINDOW_SELF : WINDOW_COMM, 1 + 3 * n, slow ? 7 : 40);
+			m.w.rank.world_size = 4;
+			collectives(&m, slow ? 17 : 50);
+			if (slow)
+				slow_gemm(&m, 1 + 7.0 / 40);
+			send(&m);
+		}
+	make(&m, 6, WINDOW_ASKED, 58, 40);
+	m.w.rank.world_size = 4;
+	collectives(&m, 10);
+	j = incident_set_json(set, send(&m).id, 4, NULL);
+	assert_non_null(j);
+	assert_string_equal(ranks_of(j), "6");
+	json_decref(j);
+}
+
 static void a_rank_that_was_asked_and_not_waited_for_is_not_to_blame(void **unused)
 {
 	json_t *j;
@@ -3057,6 +3103,8 @@ static const struct CMUnitTest tests[] = {
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),
     CASE(a_rank_that_others_waited_for_is_compared_phase_by_phase),
+    CASE(what_others_waited_is_what_the_verdict_has_to_explain),
+    CASE(what_costs_little_beside_what_others_waited_is_no_second_fault),
     CASE(a_rank_that_was_asked_and_not_waited_for_is_not_to_blame),
     CASE(the_cause_of_most_of_what_was_lost_is_reported),
     CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
