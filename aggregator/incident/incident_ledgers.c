@@ -217,6 +217,17 @@ static double step_ns(const struct incident_judgement *j, const struct ledger *l
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
 
+/* What others waited for it, per step: its work explains its own steps. */
+static double waited_for_ns(const struct member *m)
+{
+	const struct excerpt *p = m->excerpts.waiting.excerpt;
+	uint64_t steps = 0;
+
+	for (uint32_t k = 0; p && k < p->kinds; k++)
+		steps += excerpt_ledger(p, k, false)->seen;
+	return steps ? m->waited_for_ns / (double)steps : 0;
+}
+
 double incident_ledgers_lost_ns(const struct incident *i, const struct incident_judgement *j,
 				const struct member *m)
 {
@@ -226,7 +237,9 @@ double incident_ledgers_lost_ns(const struct incident *i, const struct incident_
 
 	if (j->kind == FINDING_HANG)
 		return 0;
-	if (m != j->waited && m->steps.flagged &&
+	if (m == j->waited)
+		return waited_for_ns(m);
+	if (m->steps.flagged &&
 	    (is_waiting(j, m) || incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt))
 		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;

@@ -131,17 +131,6 @@ static double cost_of(const struct incident *i, const struct incident_judgement 
 	return m == j->waited ? incident_waits_most(i)->steps.waited_ns : loss_of(m);
 }
 
-/* The same per step. */
-static double lost_of(const struct incident *i, const struct incident_judgement *j,
-		      const struct member *m)
-{
-	const struct excerpt *p = m->excerpts.waiting.excerpt;
-
-	if (m == j->waited && p && p->slow.rank.steps)
-		return m->waited_for_ns / p->slow.rank.steps;
-	return incident_ledgers_lost_ns(i, j, m);
-}
-
 ORDER_BY(by_loss, const struct member *,
 	 ORDER(loss_of(*b), loss_of(*a)) ?: ORDER((*a)->rank, (*b)->rank));
 
@@ -163,7 +152,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	rank_list_add(to, m, p);
 	if (p != m->excerpts.slow.excerpt)
 		plain_view(m, p, false, &to->rank[at]);
-	to->rank[at].lost_ns = lost_of(i, j, m);
+	to->rank[at].lost_ns = incident_ledgers_lost_ns(i, j, m);
 }
 
 /* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
