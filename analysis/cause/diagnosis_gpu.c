@@ -539,7 +539,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 
 /* Compares kernels that only one side has. Variants of the same kernel are paired first; those left
  * are a different set of kernels. */
-static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
+static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n)
 {
 	double fresh_ns = 0, gone_ns = 0;
 	const struct pair *most = NULL;
@@ -553,8 +553,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 		other = partner(&p[i], p, n);
 		if (other) {
 			other->paired = true;
-			if (p[i].slow_ns + other->slow_ns - other->total_ns >
-			    thresholds.excess.least * whole)
+			if (p[i].slow_ns + other->slow_ns > other->total_ns)
 				variant(v, &p[i], other);
 			continue;
 		}
@@ -565,7 +564,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	for (uint32_t i = 0; i < n; i++)
 		if (is_gone(&p[i]) && !p[i].paired && !is_other_work(&p[i], p, n))
 			gone_ns += p[i].total_ns - p[i].slow_ns;
-	if (!most || fresh_ns - gone_ns < thresholds.excess.least * whole)
+	if (!most || fresh_ns <= gone_ns)
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
@@ -602,7 +601,7 @@ static double work_by_chance(const struct diagnosis_view *v)
 }
 
 /* More or larger launches of the same kernels are more work, not slowness. */
-static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
+static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n)
 {
 	double larger = other_work(p, n), extra = larger, mine = 0, base = 0;
 	struct diagnosis_candidate *c;
@@ -613,8 +612,7 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			base += p[i].count;
 			extra += (p[i].slow_count - p[i].count) * p[i].total_ns / p[i].count;
 		}
-	if ((mine <= base && larger <= 0) ||
-	    extra < fmax(thresholds.excess.least * whole, work_by_chance(v)))
+	if ((mine <= base && larger <= 0) || extra <= work_by_chance(v))
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
@@ -647,8 +645,8 @@ static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases
 	find_base_by_name(v, b, p, n);
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
-	other_names(v, p, n, whole);
-	more_launches(v, p, n, whole);
+	other_names(v, p, n);
+	more_launches(v, p, n);
 	n = merge_configurations(p, n);
 	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
 	uniform(v, p, n, whole);

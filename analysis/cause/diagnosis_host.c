@@ -502,7 +502,7 @@ static void above_line(struct diagnosis_view *v)
 	double share;
 
 	if (!group || group->sketches <= thresholds.count.few || v->in->kind != FINDING_SLOW_RANK ||
-	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0))
+	    !(v->who->cpu_ns > 0))
 		return;
 	hottest(v, &of, is_above_line, &g);
 	if (!g.f)

@@ -9,7 +9,6 @@
 #include "analysis/cause/diagnosis_private.h"
 #include "base/text/text.h"
 #include "model/kernel_name.h"
-#include "model/thresholds.h"
 
 #define DIFFERENT_MAX  4u
 #define CUDA_VARIABLES "env:CUDA_"
@@ -123,8 +122,7 @@ static void more_work(struct diagnosis_view *v)
 	struct diagnosis_candidate *c;
 	char name[DIAGNOSIS_SUBJECT_BYTES];
 
-	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) ||
-	    mine <= (1 + thresholds.same.other_work) * base)
+	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) || mine <= base)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1), 0.9);
 	c->is_work = true;
