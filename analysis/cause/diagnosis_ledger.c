@@ -253,14 +253,17 @@ static void weigh_rivals(const struct diagnosis_view *v, const struct pattern *p
 			 const double *spent, double *sure)
 {
 	double ns[CAUSE_COUNT] = {0};
+	uint64_t causes = 0;
 
 	for (uint32_t i = 0; i < v->count; i++)
-		if (can_explain(&v->list[i], p))
+		if (can_explain(&v->list[i], p)) {
 			ns[v->list[i].cause] += fmax(v->list[i].effect_ns - spent[i], 0);
+			causes |= 1ull << v->list[i].cause;
+		}
 	for (int c = 0; c < CAUSE_COUNT; c++) {
 		double sum = 0;
 
-		for (int other = 0; other < CAUSE_COUNT; other++)
+		for (int other = 0; causes >> c & 1 && other < CAUSE_COUNT; other++)
 			if (diagnosis_depth(other) >= diagnosis_depth(c))
 				sum += fmin(ns[other], excess);
 		sure[c] =
