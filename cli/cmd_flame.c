@@ -34,10 +34,11 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	profile_out_count(&r->stacks, &n);
 	snprintf(title, sizeof(title), "%s of %s: %s", term_rank(r->who.rank),
 		 term_safe(r->who.job, 60), incident_text_title(in));
-	snprintf(note, sizeof(note),
-		 "Incident %s; %s samples on the CPU, %s blocking events, %s truncated.",
-		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
-		 term_count((double)n.off_count), term_count((double)n.truncated));
+	snprintf(note, sizeof(note), "Incident %s; %s on the CPU, %s, %s truncated.",
+		 term_safe(jsonget_text(in, "id"), 32),
+		 term_counted((double)n.on_count, "sample", "samples"),
+		 term_counted((double)n.off_count, "blocking event", "blocking events"),
+		 term_count((double)n.truncated));
 	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = outfile_open(&file, path);
@@ -57,10 +58,10 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 
 		commands_print_new(j);
 	} else {
-		fprintf(strcmp(path, "-") ? stdout : stderr,
-			"%s: %s, %s samples on the CPU, %s blocking events\n",
+		fprintf(strcmp(path, "-") ? stdout : stderr, "%s: %s, %s on the CPU, %s\n",
 			strcmp(path, "-") ? path : "standard output", term_rank(r->who.rank),
-			term_count((double)n.on_count), term_count((double)n.off_count));
+			term_counted((double)n.on_count, "sample", "samples"),
+			term_counted((double)n.off_count, "blocking event", "blocking events"));
 	}
 	return 0;
 }

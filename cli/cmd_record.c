@@ -440,11 +440,13 @@ static void print_written(const struct recording *r, const struct profile_counts
 		json_decref(j);
 		return;
 	}
-	fprintf(to, "%s: %s samples on the CPU (%s)",
+	fprintf(to, "%s: %s on the CPU (%s)",
 		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
-		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
+		term_counted((double)n->on_count, "sample", "samples"),
+		term_span((double)n->on_ns * 1e-9));
 	if (sees_blocked(r))
-		fprintf(to, ", %s blocking events (%s)", term_count((double)n->off_count),
+		fprintf(to, ", %s (%s)",
+			term_counted((double)n->off_count, "blocking event", "blocking events"),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
 		term_count((double)n->frames), term_count((double)n->truncated),
@@ -538,11 +540,12 @@ static int write_profile(struct recording *r)
 		snprintf(blocked, sizeof(blocked), " %s blocking events,",
 			 term_count((double)n.off_count));
 	snprintf(note, sizeof(note),
-		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
+		 "%s at %s, %u Hz, %u%% of ticks; %s on the CPU,%s %s truncated, %s "
 		 "scanned; mode %s.",
 		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
-		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-		 blocked, term_count((double)n.truncated), term_count((double)n.scanned),
+		 a->sampler.rate_hz, a->sampler.fraction_percent,
+		 term_counted((double)n.on_count, "sample", "samples"), blocked,
+		 term_count((double)n.truncated), term_count((double)n.scanned),
 		 sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/job_key.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "render/incident_text.h"
@@ -268,6 +269,32 @@ static const char *ranks_text(const json_t *ranks, bool running)
 	return term_ranks(of[0], of[1]);
 }
 
+struct listed {
+	const json_t *in;
+	bool late; /* late requests are mostly the effect of the others */
+	double lost_ms;
+	size_t at;
+};
+
+ORDER_BY(by_cost, struct listed, ORDER_UP(late) ?: ORDER_DOWN(lost_ms) ?: ORDER_UP(at));
+
+/* What cost most comes first. */
+static void print_incidents(const json_t *incidents)
+{
+	struct listed *list = calloc(json_array_size(incidents) + 1, sizeof(*list));
+	size_t n = 0, i;
+	json_t *in;
+
+	json_array_foreach ((json_t *)incidents, i, in)
+		if (list && !incident_text_is_transient(in))
+			list[n++] = (struct listed){in, is_of_requests(in),
+						    jsonget_number(in, "lost_ms"), i};
+	ORDER_SORT(list, n, by_cost);
+	for (i = 0; i < n; i++)
+		print_incident(list[i].in);
+	free(list);
+}
+
 static void print_verdict(const char *job, const struct look *l)
 {
 	const json_t *ranks = l->ranks, *incidents = l->incidents, *one;
@@ -290,11 +317,7 @@ static void print_verdict(const char *job, const struct look *l)
 	else
 		puts("nothing was slow");
 	print_unseen(nodes);
-	/* late requests are mostly the effect of the others */
-	for (int late = 0; late < 2; late++)
-		json_array_foreach ((json_t *)incidents, i, one)
-			if (!incident_text_is_transient(one) && is_of_requests(one) == late)
-				print_incident(one);
+	print_incidents(incidents);
 	print_earlier(l->earlier);
 	if (l->running)
 		printf("sysom: %s still run%s; this is the verdict so far\n",

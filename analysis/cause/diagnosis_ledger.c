@@ -396,8 +396,9 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	used = strlen(out);
 	if (v->in->kind != FINDING_HANG && r->kind == LEDGER_BLOCKED && r->slow_count >= 1 &&
 	    r->slow_count >= thresholds.same.factor * r->reference_count)
-		used += (size_t)snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s",
-					 r->slow_count, r->reference_count, than);
+		used += (size_t)snprintf(out + used, bytes - used, "; %.0f wait%s, %.0f %s",
+					 r->slow_count, r->slow_count < 1.5 ? "" : "s",
+					 r->reference_count, than);
 	/* who released the lock, or wrote to the pipe */
 	if (r->kind == LEDGER_BLOCKED && ledger_what_has_other_end(r->what) && v->who->waker &&
 	    v->who->waker_ns >= thresholds.part.half * r->slow_ns && used < bytes)

@@ -49,10 +49,11 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 	char gil[400];
 
 	fprintf(to,
-		"<h2>CPU stacks of %s</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
-		"blocking events (%s), of its process, its threads and children.%s</p>\n",
-		term_rank(r->who.rank), term_count((double)s->on_count),
-		term_span((double)s->on_ns * 1e-9), term_count((double)s->off_count),
+		"<h2>CPU stacks of %s</h2>\n<p class=\"dim\">%s on the CPU (%s), %s (%s), of its "
+		"process, its threads and children.%s</p>\n",
+		term_rank(r->who.rank), term_counted((double)s->on_count, "sample", "samples"),
+		term_span((double)s->on_ns * 1e-9),
+		term_counted((double)s->off_count, "blocking event", "blocking events"),
 		term_span((double)s->off_ns * 1e-9),
 		s->on_count && s->on_count < PROFILE_SAMPLES_MIN
 		    ? " Too few samples to show which functions take the time."

@@ -151,7 +151,7 @@ json.dump({
     "/api/v1/incidents?limit=20&job=late": {"incidents": [{**incident("00000007", "late@5", 50, "new"), "ranks": [-1]}]},
     "/api/v1/incidents?limit=50&job=late": {"incidents": [
         {**incident("00000006", "late@5", 40, "late"), "kind": "requests", "symptom": "slow_requests", "ranks": [], "nodes": []},
-        incident("00000005", "late@5", 50, "new")]},
+        incident("00000005", "late@5", 50, "new"), {**incident("00000008", "late@5", 55, "worst"), "lost_ms": 9000.0}]},
     "/api/v1/ranks?job=same": {"ranks": [rank("same@5", 2000, 60)]},
     "/api/v1/incidents?limit=50&job=same": {"incidents": [incident("00000004", "same@5", 50, "new"), incident("00000003", "same@5", 70, "old")]},
 }, open(sys.argv[1], "w"))
@@ -165,7 +165,8 @@ run incidents --job late
 is "incidents: a process without a rank has no number" grep -q "^00000007 .* late@5  *- " "$T/out"
 run verdict late --timeout 0.1
 is "verdict: late requests come after what made them late, without a node and a cost that are not known" \
-	eval '[ "$(grep -c " lost$" "$T/out")" = 1 ] && grep -q "cause late, confidence 90%$" "$T/out" && grep -n "because of" "$T/out" | tail -n 1 | grep -q "because of late"'
+	eval '[ "$(grep -c " lost$" "$T/out")" = 2 ] && grep -q "cause late, confidence 90%$" "$T/out" && grep -n "because of" "$T/out" | tail -n 1 | grep -q "because of late"'
+is "and what cost most comes first" eval 'grep "because of" "$T/out" | head -n 1 | grep -q "because of worst"'
 run verdict runs --timeout 0.1; is "steps of one run are one run" has "sysom: job runs, 2 ranks"
 rm "$T/answers.json"
 run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'
