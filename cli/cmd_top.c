@@ -13,6 +13,7 @@
 #include "base/order.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
+#include "render/incident_text.h"
 #include "render/term.h"
 
 #define ROWS_MAX    200 /* of the printed table; --json has them all */
@@ -348,13 +349,24 @@ static void draw(struct screen *s, const struct top *t)
 	refresh();
 }
 
+/* How much the incident is about the rank: a fault that it has or waits for, a transient of it, or
+ * another rank's. */
+static int about(const json_t *in, int32_t rank)
+{
+	bool has = jsonget_has(json_object_get(in, "ranks"), rank) ||
+		   jsonget_has(json_object_get(in, "victims"), rank);
+
+	return has ? 1 + !incident_text_is_transient(in) : 0;
+}
+
 /* Finds the newest incident of the selected rank, else of its job. */
 static bool find_incident(struct screen *s, char id[33])
 {
-	const json_t *in, *rank;
 	struct client_error e;
+	int most = -1;
 	json_t *list;
-	size_t i, k;
+	const json_t *in;
+	size_t i;
 
 	*id = '\0';
 	if (commands_list(s->client, "incidents", NULL, s->job, 1000, &list, &e)) {
@@ -362,15 +374,10 @@ static bool find_incident(struct screen *s, char id[33])
 		return false;
 	}
 	json_array_foreach (json_object_get(list, "incidents"), i, in) {
-		if (!*id)
-			snprintf(id, 33, "%s", jsonget_text(in, "id"));
-		json_array_foreach (json_object_get(in, "ranks"), k, rank) {
-			if (json_integer_value(rank) == s->rank) {
-				snprintf(id, 33, "%s", jsonget_text(in, "id"));
-				json_decref(list);
-				return true;
-			}
-		}
+		if (about(in, s->rank) <= most)
+			continue;
+		most = about(in, s->rank);
+		snprintf(id, 33, "%s", jsonget_text(in, "id"));
 	}
 	json_decref(list);
 	if (!*id)

@@ -60,6 +60,25 @@ if command -v tmux >/dev/null; then
 	ok "and q goes back" press q '^! demo'
 	terminal send-keys -t top q
 	ok "q quits" stack_wait 2 eval '! terminal has-session -t top 2>/dev/null'
+	# a rank that only waits is in the newest incident too; the older one blames it
+	mkdir "$WORK/standin"
+	mkfifo "$WORK/standin-end"
+	python3 tests/e2e/cli_server.py "$WORK/standin" <"$WORK/standin-end" &
+	exec 9>"$WORK/standin-end"
+	stack_wait 5 test -s "$WORK/standin/url"
+	cat >"$WORK/standin/answers.json" <<-'EOF'
+		{"/api/v1/incidents/0badcafe": {"id": "0badcafe", "job": "demo"},
+		 "/api/v1/incidents?limit=1000&job=demo": {"incidents": [
+			{"id": "0badcafe", "job": "demo", "symptom": "slow_rank", "ranks": [5], "victims": [0]},
+			{"id": "1234abcd", "job": "demo", "symptom": "slow_rank", "ranks": [0], "victims": [5]}]}}
+	EOF
+	terminal new-session -d -s top -x 100 -y 24 "SYSOM_URL=$(cat "$WORK/standin/url") '$BIN/sysom' top --job demo"
+	stack_wait 5 eval 'screen | grep -q "Enter incident"'
+	terminal send-keys -t top s s s Up Up Up Up Up Up Up Up
+	ok "Enter shows the fault that the selected rank waits for, not an older one" press Enter '^incident 0badcafe'
+	screen | sed 's/^/# /' | head -n 3
+	terminal kill-server
+	exec 9>&-
 else
 	skip "top on a terminal" "needs command:tmux"
 fi
