@@ -173,9 +173,13 @@ static bool is_of_requests(const json_t *in)
 static void print_cost(const json_t *in)
 {
 	double hours = jsonget_number(in, "gpu_hours_lost");
+	uint64_t since, until;
 
 	printf("sysom:   ");
-	if (jsonget_number(in, "latency_ms") > 0) /* not of a hang */
+	if (incident_text_hung(in, &since, &until))
+		printf("hung for %s%s, ", term_span((double)(until - since) * 1e-9),
+		       incident_verdict_goes_on(in) ? " so far" : "");
+	else if (jsonget_number(in, "latency_ms") > 0 && !incident_verdict_is_hang(in))
 		printf("steps %s to %s: %s instead of %s, ",
 		       term_count(jsonget_number(in, "first_step")),
 		       term_count(jsonget_number(in, "last_step")),

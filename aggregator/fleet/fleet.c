@@ -154,6 +154,34 @@ uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
 	return r->stalled_ns ? r->stalled_ns : hang_since_ns(job->hang);
 }
 
+static bool is_slow(const struct fleet_job *job, const struct fleet_rank *r)
+{
+	return cross_is_suspect(job->cross, (uint32_t)(r - job->ranks));
+}
+
+bool fleet_rank_is_suspect(const struct fleet_job *job, const struct fleet_rank *r)
+{
+	const struct finding *hang = hang_finding(job->hang);
+
+	for (uint32_t i = 0; hang && i < hang->rank_count; i++)
+		if (hang->ranks[i] == r->rank)
+			return true;
+	return is_slow(job, r);
+}
+
+uint32_t fleet_suspects(struct fleet_job *job)
+{
+	const struct finding *hang = hang_finding(job->hang);
+	uint32_t count = cross_suspects(job->cross);
+
+	for (uint32_t i = 0; hang && i < hang->rank_count; i++) {
+		const struct fleet_rank *r = fleet_find_rank(job, hang->ranks[i]);
+
+		count += r && !is_slow(job, r);
+	}
+	return count;
+}
+
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 {
 	return now_ns > seen_ns && now_ns - seen_ns > f->forget_ns;

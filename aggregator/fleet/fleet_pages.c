@@ -150,7 +150,7 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 		out->stats.self_median_ns = recent.self_ns;
 		out->stats.latency_median_ns = recent.latency_ns;
 	}
-	out->suspect = cross_is_suspect(job->cross, out->place.slot);
+	out->suspect = fleet_rank_is_suspect(job, r);
 	out->quarantined = r->rank >= 0 && !r->compared;
 	out->contested = r->contested;
 }
@@ -468,7 +468,7 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 		out->nodes = job->by_node.count;
 		out->run = job->run;
 		out->refused = job->refused;
-		out->suspects = cross_suspects(job->cross);
+		out->suspects = fleet_suspects(job);
 		out->ranks = out->alive = out->others = 0;
 		out->role_count =
 		    job->role_count < LIMIT_CROSS_ROLES ? job->role_count : LIMIT_CROSS_ROLES;
@@ -631,7 +631,7 @@ static void add_rank(const struct fleet *f, const struct fleet_rank *r, uint64_t
 	t->lost += r->stats.lost;
 }
 
-static void add_job(const struct fleet_job *job, struct fleet_totals *t)
+static void add_job(struct fleet_job *job, struct fleet_totals *t)
 {
 	struct cross_stats c;
 	struct hang_stats h;
@@ -640,7 +640,7 @@ static void add_job(const struct fleet_job *job, struct fleet_totals *t)
 	hang_stats(job->hang, &h);
 	t->jobs++;
 	t->jobs_hanging += hang_is_open(job->hang);
-	t->suspects += cross_suspects(job->cross);
+	t->suspects += fleet_suspects(job);
 	t->groups += c.groups;
 	t->rows += c.rows;
 	t->stale += c.stale;

@@ -249,6 +249,9 @@ bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint
 /* When the rank hung, on this machine's clock; 0: it does not hang. */
 uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_rank *r, uint64_t now_ns);
+/* Whether a finding names the rank: it is slow, or the others wait for it in a hang. */
+bool fleet_rank_is_suspect(const struct fleet_job *job, const struct fleet_rank *r);
+uint32_t fleet_suspects(struct fleet_job *job); /* their number */
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 /* Whether to accept a beat from this connection; n NULL: the node is new. Counts refusals. */

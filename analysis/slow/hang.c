@@ -697,6 +697,11 @@ bool hang_is_open(const struct hang *h)
 	return h->open;
 }
 
+const struct finding *hang_finding(const struct hang *h)
+{
+	return h->open ? &h->now.finding : NULL;
+}
+
 uint64_t hang_since_ns(const struct hang *h)
 {
 	return h->open && h->since_ns > 0 ? (uint64_t)h->since_ns : 0;

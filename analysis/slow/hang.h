@@ -54,6 +54,8 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 bool hang_next(struct hang *h, struct finding_report *out);
 /* Whether a hang is under way. The caller then requests windows of all ranks. */
 bool hang_is_open(const struct hang *h);
+/* What is known of that hang; NULL: none is under way. */
+const struct finding *hang_finding(const struct hang *h);
 /* When it began, on this machine's clock; 0: none is under way. */
 uint64_t hang_since_ns(const struct hang *h);
 void hang_stats(const struct hang *h, struct hang_stats *out);

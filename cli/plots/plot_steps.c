@@ -5,6 +5,7 @@
 #include "cli/plots/plots.h"
 #include "model/thresholds.h"
 #include "render/escape.h"
+#include "render/incident_verdict.h"
 #include "render/term.h"
 
 #define STEPS_SHOWN 500
@@ -183,7 +184,8 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	const struct trace_rank *first = NULL;
 	unsigned others = 0, drawn = 0;
 
-	fputs("<section id=\"steps\">\n<h2>Steps</h2>\n", to);
+	fprintf(to, "<section id=\"steps\">\n<h2>Steps%s</h2>\n",
+		incident_verdict_is_hang(in) ? " before the hang" : "");
 	if (!fit(&p, in, m)) {
 		fputs("<p class=\"dim\">No steps: their windows are gone or could not be "
 		      "read.</p>\n</section>\n",

@@ -137,15 +137,17 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	const struct trace_rank *peer = culprit ? incident_diff_peer(in, m, culprit) : NULL;
 	unsigned shown = 0;
 	bool cpu = false;
-	int err;
+	int err = 0;
 
 	report_page_begin(to, in);
 	plots_where(to, in, m);
 	plots_steps(to, in, m);
-	if (culprit && !incident_verdict_is_hang(in)) /* its last steps are not what hangs */
-		plots_timeline(to, in, m, culprit, peer);
-	err = report_plots_heat(to, in, m);
-	report_plots_roofline(to, in, m);
+	if (!incident_verdict_is_hang(in)) { /* the steps before are not what hangs */
+		if (culprit)
+			plots_timeline(to, in, m, culprit, peer);
+		err = report_plots_heat(to, in, m);
+		report_plots_roofline(to, in, m);
+	}
 	plots_gpu(to, in, m);
 	if (!err)
 		err = put_difference(to, in, m, culprit, peer, &cpu);

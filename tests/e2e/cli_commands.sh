@@ -152,6 +152,11 @@ json.dump({
     "/api/v1/incidents?limit=50&job=late": {"incidents": [
         {**incident("00000006", "late@5", 40, "late"), "kind": "requests", "symptom": "slow_requests", "ranks": [], "nodes": []},
         incident("00000005", "late@5", 50, "new"), {**incident("00000008", "late@5", 55, "worst"), "lost_ms": 9000.0}]},
+    "/api/v1/ranks?job=stuck": {"ranks": [rank("stuck@5", 2000, 60)]},
+    "/api/v1/incidents?limit=50&job=stuck": {"incidents": [
+        {**incident("00000009", "stuck@5", 50, "hang"), "symptom": "stall", "gpu_hours_lost": 0.5, "first_step": 88, "last_step": 104,
+         "latency_ms": 134.0, "expected_ms": 103.0,
+         "findings": [{"kind": "hang", "ended": True, "begin_unix_ns": "1795229420000000000", "end_unix_ns": "1795229440000000000"}]}]},
     "/api/v1/ranks?job=same": {"ranks": [rank("same@5", 2000, 60)]},
     "/api/v1/incidents?limit=50&job=same": {"incidents": [incident("00000004", "same@5", 50, "new"), incident("00000003", "same@5", 70, "old")]},
 }, open(sys.argv[1], "w"))
@@ -167,6 +172,7 @@ run verdict late --timeout 0.1
 is "verdict: late requests come after what made them late, without a node and a cost that are not known" \
 	eval '[ "$(grep -c " lost$" "$T/out")" = 2 ] && grep -q "cause late, confidence 90%$" "$T/out" && grep -n "because of" "$T/out" | tail -n 1 | grep -q "because of late"'
 is "and what cost most comes first" eval 'grep "because of" "$T/out" | head -n 1 | grep -q "because of worst"'
+run verdict stuck --timeout 0.1; is "a hang has no steps, but a time" grep -qx "sysom:   hung for 20.0 s, 0.5 GPU-hours lost" "$T/out"
 run verdict runs --timeout 0.1; is "steps of one run are one run" has "sysom: job runs, 2 ranks"
 rm "$T/answers.json"
 run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'

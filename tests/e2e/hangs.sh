@@ -56,6 +56,8 @@ done
 # since when, in what people look at first
 ok "status says that all ranks hang" is "$("$BIN/sysom" status | grep -c "hangs for")" 6
 ok "top too" is "$("$BIN/sysom" top | grep -cE "^[! ] (endless|mismatch)@.* hangs [0-9]+")" 6
+ok "and top marks the ranks that the others wait for" is "$("$BIN/sysom" top | awk '/^!/ {print $2, $3}' | sort | tr '\n' ';')" \
+	"endless@$(id -u) 1;mismatch@$(id -u) 2;"
 ok "and the cluster counts the jobs" bash -c '"$0" status | grep -q "2 jobs (2 hang)"' "$BIN/sysom"
 # a wait is no time of a step
 "$BIN/sysom" show "$(incident mismatch)" | grep -m 1 "^  cost" >"$WORK/cost"

@@ -356,6 +356,16 @@ def report():
     ok("net_rx_action" in Shown(dom(inner)).all(tag="tbody")[0]["text"], "and runs")
     pictures = [shot(path, "report.png", "1100,5600"), shot(path, "report-dark.png", "1100,5600", dark=True)]
     ok(all(len(p) > 40000 for p in pictures) and pictures[0] != pictures[1], "light and dark")
+    hang = os.path.join(T, "hang.html")
+    incident = json.loads(run("show", ID, "--json")[1])
+    incident["symptom"] = "stall"
+    with open(answers, "w", encoding="utf-8") as f:
+        json.dump({f"/api/v1/incidents/{ID}": incident}, f)
+    rc, out, err = run("report", ID, "-o", hang)
+    os.remove(answers)
+    page = Shown(dom(hang))
+    ok(rc == 0 and "Steps before the hang" in page.all(id="steps")[0]["text"] and not page.all(id="ranks") and not page.all(id="roofline") and
+       not page.all(id="timeline"), "a hang shows no picture of the ranks' steps, which it did not slow", err)
     alone = os.path.join(T, "alone.html")
     incident = json.loads(run("show", ID, "--json")[1])
     incident["windows"] = [w for w in incident["windows"] if w["rank"] == 2]
