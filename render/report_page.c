@@ -139,20 +139,26 @@ static void put_requests(FILE *to, const json_t *in)
 	    "a request's id its phases.</p>\n</section>\n");
 }
 
+/* Up to the text below the title. */
+static void put_head(FILE *to, const char *title)
+{
+	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+	      to);
+	escape_html(to, title);
+	fputs(" - sysom</title>\n<style>\n", to);
+	fputs(report_page_style, to);
+	escape_around(to, "</style></head><body>\n<h1>", title, "</h1>\n<p class=\"dim\">");
+}
+
 void report_page_begin(FILE *to, const json_t *in)
 {
 	const json_t *nodes = json_object_get(in, "nodes"), *v;
 	size_t i;
 
-	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-	      to);
-	escape_html(to, incident_text_title(in));
-	fputs(" - sysom</title>\n<style>\n", to);
-	fputs(report_page_style, to);
-	escape_around(to, "</style></head><body>\n<h1>", incident_text_title(in),
-		      "</h1>\n<p class=\"dim\">Incident ");
+	put_head(to, incident_text_title(in));
+	fputs("Incident ", to);
 	escape_html(to, jsonget_text(in, "id"));
 	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
 	escape_html(to, jsonget_text(in, "job"));
@@ -348,6 +354,39 @@ void report_page_write(FILE *to, const json_t *in)
 	report_page_signals(to, in);
 	report_page_windows(to, in);
 	escape_around(to, "<p class=\"dim\">sysom report ", jsonget_text(in, "id"),
-		      " writes this page with its pictures.</p>\n");
+		      " writes this page with its pictures. <a href=\"../incidents\">All "
+		      "incidents</a></p>\n");
+	report_page_end(to);
+}
+
+void report_page_list(FILE *to, const json_t *answer)
+{
+	const char *next = jsonget_text(answer, "next");
+	unsigned shown = 0;
+	const json_t *in;
+	size_t i;
+
+	put_head(to, "Incidents");
+	fputs("The newest first, without transients.</p>\n", to);
+	json_array_foreach (json_object_get(answer, "incidents"), i, in) {
+		const char *summary = jsonget_text(json_object_get(in, "diagnosis"), "summary");
+
+		if (incident_text_is_transient(in))
+			continue;
+		shown++;
+		escape_around(to, "<p><a href=\"incidents/", jsonget_text(in, "id"), "\"><b>");
+		escape_around(to, "", *summary ? summary : incident_text_title(in),
+			      "</b></a><br>\n<span class=\"dim\">");
+		escape_around(to, "", jsonget_text(in, "state"), "; job ");
+		escape_around(to, "", jsonget_text(in, "job"), "; ");
+		fprintf(to, "%s%s</span></p>\n", term_time(jsonget_unsigned(in, "begin_unix_ns")),
+			incident_text_lasted(in));
+	}
+	if (!shown)
+		fputs("<p>No incidents. <code>sysom incidents --all</code> also lists "
+		      "transients.</p>\n",
+		      to);
+	if (*next)
+		escape_around(to, "<p><a href=\"incidents?after=", next, "\">Older ones</a></p>\n");
 	report_page_end(to);
 }

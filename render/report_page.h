@@ -17,5 +17,8 @@ void report_page_end(FILE *to);
 /* All of it, as a complete page. */
 void report_page_write(FILE *to, const json_t *incident);
 
+/* Of an answer of /api/v1/incidents: a page with a link to each incident's, without transients. */
+void report_page_list(FILE *to, const json_t *answer);
+
 /* report_verdict.c: the diagnosis, or that there is none. */
 void report_verdict_put(FILE *to, const json_t *incident);

@@ -326,20 +326,15 @@ static void get_incident(const struct api_sources *api, const struct http_query 
 		answer_json(a, j);
 }
 
-/* For people, and what alerts link to. */
-static void get_page(const struct api_sources *api, const struct http_query *q, const char *id,
-		     struct http_answer *a)
+/* For people. */
+static void answer_page(struct http_answer *a, void (*write)(FILE *to, const json_t *j), json_t *j)
 {
-	json_t *j = find_incident(api, id, a);
 	char *text = NULL;
 	size_t bytes = 0;
-	FILE *to;
+	FILE *to = open_memstream(&text, &bytes);
 
-	if (!j)
-		return;
-	to = open_memstream(&text, &bytes);
 	if (to)
-		report_page_write(to, j);
+		write(to, j);
 	if (to && !fclose(to))
 		buf_append(&a->body, text, bytes);
 	else
@@ -347,6 +342,32 @@ static void get_page(const struct api_sources *api, const struct http_query *q, 
 	a->type = "text/html; charset=utf-8";
 	free(text);
 	json_decref(j);
+}
+
+static void get_list_page(const struct api_sources *api, const struct http_query *q,
+			  const char *name, struct http_answer *a)
+{
+	json_t *j;
+
+	get_incidents(api, q, name, a);
+	if (a->status != MHD_HTTP_OK)
+		return;
+	j = json_loadb((const char *)a->body.data, a->body.bytes, 0, NULL);
+	buf_clear(&a->body);
+	/* the link to older ones would drop these */
+	if (http_query_get(q, "job") || http_query_get(q, "state"))
+		json_object_del(j, "next");
+	answer_page(a, report_page_list, j);
+}
+
+/* What alerts link to. */
+static void get_page(const struct api_sources *api, const struct http_query *q, const char *id,
+		     struct http_answer *a)
+{
+	json_t *j = find_incident(api, id, a);
+
+	if (j)
+		answer_page(a, report_page_write, j);
 }
 
 static void get_window(const struct api_sources *api, const struct http_query *q, const char *text,
@@ -399,6 +420,7 @@ static const struct {
     {"/api/feed", get_feed},
     {"/api/v1/incidents", get_incidents},
     {"/api/v1/incidents/", get_incident},
+    {"/incidents", get_list_page},
     {"/incidents/", get_page},
     {"/api/v1/windows/", get_window},
     {"/api/v1/symbols/", get_symbols},

@@ -42,6 +42,10 @@ ok "which names the rank" grep -qF '<h1>rank 5 ' "$WORK/page"
 ok "and has the verdict" grep -qF 'id="verdict"' "$WORK/page"
 ok "and no script" is "$(grep -ci '<script' "$WORK/page")" 0
 ok "the start of an id is enough" curl -sf -o /dev/null "$SYSOM_URL/incidents/${ID:0:6}"
+curl -sf "$SYSOM_URL/incidents" >"$WORK/list"
+ok "the list of incidents links to it, and has its verdict" bash -c 'grep -qF "<a href=\"incidents/$0\"><b>rank 5 " "$1" && grep -qF "job demo" "$1"' "$ID" "$WORK/list"
+ok "and it links to the list" grep -qF '<a href="../incidents">' "$WORK/page"
+ok "a job without incidents has none there" grep -qF "No incidents." <(curl -sf "$SYSOM_URL/incidents?job=nope")
 ok "another incident's page is not there" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/incidents/zz")" 404
 ok "the incident is cleared" stack_wait 40 is_closed
 ok "the alert is resolved" stack_wait 40 is_resolved

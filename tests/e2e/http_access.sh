@@ -217,6 +217,8 @@ hides() { # path: the answer is that of a path that nobody has
 ok "to ann his incident does not exist" hides "/api/v1/incidents/$incident" /api/v1/incidents/00000000
 ok "nor by the beginning of its id" hides "/api/v1/incidents/${incident:0:6}" /api/v1/incidents/000000
 ok "nor its page" hides "/incidents/$incident" /incidents/00000000
+listed() { gets 200 "$1" /incidents && grep -qF "incidents/$incident" "$WORK/answer"; }
+ok "nor is it in her list, as in his" eval 'listed $BOB && ! listed $ANN && gets 200 $ANN /incidents'
 ok "nor its window" hides "/api/v1/windows/$window" /api/v1/windows/00000000000000000000000000000000
 for path in roles waterline kinds baselines "sketch?rank=0"; do
 	case $path in *\?*) and='&' ;; *) and='?' ;; esac
