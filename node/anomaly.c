@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/order.h"
+#include "model/thresholds.h"
 
 void anomaly_config_default(struct anomaly_config *c)
 {
@@ -50,9 +51,14 @@ static uint64_t last_of(const struct anomaly_kind *k)
 		   : 0;
 }
 
+/* Steps with about as many launches: an optimizer may run in every fourth step only. */
 static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 {
-	return k->count && k->period == s->period && k->phase == s->step.phase;
+	uint32_t least = k->kernels < s->step.kernels ? k->kernels : s->step.kernels,
+		 most = k->kernels + s->step.kernels - least;
+
+	return k->count && k->period == s->period && k->phase == s->step.phase &&
+	       most - least <= (uint32_t)(thresholds.part.little * most);
 }
 
 /* A new kind replaces the one that was seen last the longest ago. */
@@ -64,7 +70,8 @@ static void remember_usual(struct anomaly *a, const struct window_step *s)
 		if (is_of(&a->kind[i], s) || last_of(&a->kind[i]) < last_of(k))
 			k = &a->kind[i];
 	if (!is_of(k, s))
-		*k = (struct anomaly_kind){.period = s->period, .phase = s->step.phase};
+		*k = (struct anomaly_kind){
+		    .period = s->period, .phase = s->step.phase, .kernels = s->step.kernels};
 	k->step[k->next] = *s;
 	k->step[k->next].flags |= WINDOW_STEP_MARGIN;
 	k->next = (k->next + 1) % ANOMALY_KIND_STEPS;

@@ -2,8 +2,8 @@
  * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
  * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
  * some healthy steps, or at its length limit; then the next window continues the same anomaly.
- * Steps are compared with those of their phase and kind (kinds.h). These may be far apart, as those of
- * evaluation are, so the latest usual ones of each are kept for it.
+ * Steps are compared with those of their phase and kind (kinds.h) that launch as much. These may be far
+ * apart, as those of evaluation are, so the latest usual ones of each are kept for it.
  * Token buckets bound a storm: one for full windows, one for full windows with a spike, and one for
  * summaries. The fewer tokens the first one has, the more time a window must have lost to be full. So
  * many small anomalies do not use up the evidence of a large one. A window with a spike takes a token
@@ -37,9 +37,9 @@ struct anomaly_bucket {
 	uint64_t at_ns;
 };
 
-/* The latest usual steps of one phase and kind. */
+/* The latest usual steps of one phase and kind, with about as many launches. */
 struct anomaly_kind {
-	uint32_t phase, period, next, count; /* count 0: free */
+	uint32_t phase, period, kernels, next, count; /* count 0: free */
 	struct window_step step[ANOMALY_KIND_STEPS];
 };
 

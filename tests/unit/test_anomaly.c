@@ -389,11 +389,13 @@ static void a_turn_of_a_rank_is_a_window_of_its_own(void **state)
 	assert_in_range(own, 4, 5);
 }
 
-static void push_step(struct rig *g, uint32_t phase, uint32_t period, bool flagged)
+static void push_step(struct rig *g, uint32_t phase, uint32_t period, uint32_t kernels,
+		      bool flagged)
 {
 	struct window_step s = {.step = {.index = g->k,
 					 .begin_ns = g->k * STEP_NS,
 					 .end_ns = (g->k + 1) * STEP_NS,
+					 .kernels = kernels,
 					 .phase = phase},
 				.expected_ns = STEP_NS,
 				.period = period,
@@ -406,7 +408,12 @@ static void push_step(struct rig *g, uint32_t phase, uint32_t period, bool flagg
 
 static void push_of_kind(struct rig *g, uint32_t period, bool flagged)
 {
-	push_step(g, 0, period, flagged);
+	push_step(g, 0, period, 49, flagged);
+}
+
+static void push_launches(struct rig *g, uint32_t kernels, bool flagged)
+{
+	push_step(g, 0, 0, kernels, flagged);
 }
 
 /* Every 100th step is of a kind, every 10th of another. */
@@ -460,14 +467,31 @@ static void a_slow_evaluation_has_the_steps_of_the_last_one(void **state)
 	struct rig *g = *state;
 
 	while (g->k < 1000)
-		push_step(g, g->k % 200 >= 190, 0, false);
+		push_step(g, g->k % 200 >= 190, 0, 49, false);
 	while (g->k < 1190)
-		push_step(g, 0, 0, false);
+		push_step(g, 0, 0, 49, false);
 	for (int i = 0; i < 10; i++)
-		push_step(g, 1, 0, true);
+		push_step(g, 1, 0, 49, true);
 	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS);
 	for (uint32_t i = 0; i < ANOMALY_KIND_STEPS; i++)
 		assert_int_equal(of[i].step.index, 1000 - ANOMALY_KIND_STEPS + i);
+}
+
+/* Every fourth step runs the optimizer. A margin of three has one such step at most. */
+static void a_slow_optimizer_has_steps_with_one(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+	uint32_t n, with = 0;
+
+	while (g->k < 400)
+		push_launches(g, g->k % 4 ? 49 : 57, false);
+	push_launches(g, 57, true);
+	n = anomaly_reference(&g->a, of);
+	for (uint32_t i = 0; i < n; i++)
+		with += of[i].step.kernels == 57;
+	assert_int_equal(with, n);
+	assert_int_equal(n, ANOMALY_KIND_STEPS);
 }
 
 static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
@@ -513,6 +537,7 @@ int main(void)
 	    T(the_reference_of_a_kind_is_its_latest_usual_steps),
 	    T(a_window_gets_only_the_usual_steps_that_it_lacks),
 	    T(a_slow_evaluation_has_the_steps_of_the_last_one),
+	    T(a_slow_optimizer_has_steps_with_one),
 	    T(a_new_kind_takes_the_place_of_one_that_is_gone),
 	};
 
