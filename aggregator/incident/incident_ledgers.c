@@ -66,35 +66,53 @@ static bool is_waiting(const struct incident_judgement *j, const struct member *
 	       m->steps.waited_ns > m->steps.self_excess_ns;
 }
 
-static double self_ns(const struct excerpt *p)
+/* The excerpt's slow steps, and what they took themselves. */
+struct took {
+	double steps, self_ns;
+};
+
+static struct took took_of(const struct excerpt *p)
 {
+	struct took t = {0, 0};
 	struct diagnosis_rank r;
 
-	excerpt_rank(p, false, &r);
-	return r.steps ? fmax(r.self_ns, 0) : 0;
+	for (uint32_t k = 0; k < p->kinds; k++) {
+		const struct ledger *l = excerpt_ledger(p, k, false);
+
+		t.steps += (double)l->steps;
+		for (uint32_t q = 0; q < l->count; q++)
+			t.self_ns +=
+			    ledger_is_own(l->account[q].kind) ? (double)l->account[q].ns : 0;
+	}
+	if (t.steps > 0)
+		return t;
+	excerpt_rank(p, false, &r); /* a window without records has no ledger */
+	return (struct took){r.steps, r.steps * fmax(r.self_ns, 0)};
 }
 
 /* Mean self time of the peers' steps in which they were not late themselves; 0: unknown. */
 static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
 {
-	double sum = 0;
-	uint32_t n = 0;
+	struct took all = {0, 0};
 
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
 		const struct excerpt *p = i->members[k].excerpts.waiting.excerpt;
+		struct took t = p ? took_of(p) : (struct took){0, 0};
 
-		if (p && p->slow.rank.steps && !incident_is_culprit(i, j, &i->members[k])) {
-			sum += self_ns(p);
-			n++;
+		if (t.steps > 0 && !incident_is_culprit(i, j, &i->members[k])) {
+			all.self_ns += t.self_ns / t.steps;
+			all.steps++;
 		}
 	}
-	return n ? sum / n : 0;
+	return all.steps > 0 ? all.self_ns / all.steps : 0;
 }
 
 /* How much of the rank's loss the excerpt shows. */
 static double shown_ns(const struct excerpt *p, double healthy)
 {
-	return p->slow.rank.steps * (self_ns(p) - healthy);
+	struct took t = took_of(p);
+
+	return t.self_ns - t.steps * healthy;
 }
 
 /* A requested window has more typical steps than the windows of flagged steps, but the fault may

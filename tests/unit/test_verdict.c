@@ -2245,6 +2245,59 @@ static void what_peers_show_all_the_time_is_not_what_a_moment_was(void **unused)
 	moment_of(FINDING_SLOW_RANK, 5, "cpu-python");
 }
 
+/* A kernel of the step takes longer, and everything after it is later. */
+static void stretch(struct made *m, uint32_t step, uint64_t ns)
+{
+	struct step *s = &m->steps[step].step;
+
+	s->end_ns += ns;
+	s->latency_ns += ns;
+	s->self_ns += ns;
+	s->compute_ns += ns;
+	m->device[3 * step + 1].end_ns += ns;
+	m->w.end_ns += ns;
+	for (uint32_t i = step + 1; i < STEPS; i++) {
+		m->steps[i].step.begin_ns += ns;
+		m->steps[i].step.end_ns += ns;
+		m->host[i].begin_ns += ns;
+		m->host[i].end_ns += ns;
+		for (uint32_t k = 3 * i; k < 3 * i + 3; k++) {
+			m->device[k].launch_ns += ns;
+			m->device[k].begin_ns += ns;
+			m->device[k].end_ns += ns;
+		}
+	}
+}
+
+/* Every fourth step has more work, 40 ms. The comparison of ranks found it; one window has slow steps. */
+static void what_is_in_every_fourth_step_is_in_the_mean(void **unused)
+{
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	static struct made m;
+	json_t *j;
+
+	(void)unused;
+	f.finding.effect_ns = 10e6;
+	f.finding.last_step += 400;
+	report(f);
+	for (int rank = 4; rank < 8; rank++) {
+		make(&m, rank, WINDOW_ASKED, 1, 0);
+		for (uint32_t i = 0; i < m.w.device_count; i++)
+			for (int k = 0; k < 3; k++)
+				m.device[i].grid[k] = m.device[i].block[k] = 1;
+		for (uint32_t i = 0; rank == 5 && i < STEPS; i += 4) {
+			m.device[3 * i + 1].grid[0] = 5;
+			stretch(&m, i, 40 * MS);
+		}
+		send(&m);
+	}
+	make(&m, 5, WINDOW_SELF, 4, 2);
+	j = json_of(send(&m));
+	assert_string_equal(ranks_of(j), "5");
+	assert_string_equal(cause_of(j), "imbalance-input");
+	json_decref(j);
+}
+
 /* A window that was asked for when the fault was over shows nothing of it, however many steps it has. */
 static void what_was_asked_for_too_late_is_not_what_was_slow(void **unused)
 {
@@ -3137,6 +3190,7 @@ static const struct CMUnitTest tests[] = {
     CASE(what_is_slower_than_earlier_runs_is_held_against_those),
     CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
     CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
+    CASE(what_is_in_every_fourth_step_is_in_the_mean),
     CASE(what_was_asked_for_too_late_is_not_what_was_slow),
     CASE(a_finding_alone_is_an_incident),
     CASE(refuses_findings_that_make_no_sense),
