@@ -180,19 +180,18 @@ static void class_times(struct diagnosis_view *v, const struct class_sum *sums)
 {
 	static const struct {
 		enum finding_cause cause;
-		double sure;
 		const char *before, *after; /* of "its", in the clause; NULL: the cause's title */
 	} of[] = {
-	    {CAUSE_OS_SOFTIRQ, 0.85, NULL, NULL},
-	    {CAUSE_OS_IRQ, 0.85, NULL, NULL},
-	    {CAUSE_OS_LOCK, 0.85, NULL, NULL},
-	    {CAUSE_OS_MEMORY, 0.85, NULL, NULL},
-	    {CAUSE_OS_NUMA, 0.85, NULL, NULL},
-	    {CAUSE_OS_FAULTS, 0.85, NULL, NULL},
-	    {CAUSE_OS_STOPPED, 0.85, NULL, NULL},
-	    {CAUSE_STORAGE_LIMIT, 1, "an I/O limit throttles ", " reads"},
-	    {CAUSE_STORAGE_DISK, 0.95, "", " launch threads are blocked in reads"},
-	    {CAUSE_STORAGE_LOADER, 0.85, "", " launch threads wait for the data loader"},
+	    {CAUSE_OS_SOFTIRQ, NULL, NULL},
+	    {CAUSE_OS_IRQ, NULL, NULL},
+	    {CAUSE_OS_LOCK, NULL, NULL},
+	    {CAUSE_OS_MEMORY, NULL, NULL},
+	    {CAUSE_OS_NUMA, NULL, NULL},
+	    {CAUSE_OS_FAULTS, NULL, NULL},
+	    {CAUSE_OS_STOPPED, NULL, NULL},
+	    {CAUSE_STORAGE_LIMIT, "an I/O limit throttles ", " reads"},
+	    {CAUSE_STORAGE_DISK, "", " launch threads are blocked in reads"},
+	    {CAUSE_STORAGE_LOADER, "", " launch threads wait for the data loader"},
 	};
 	struct diagnosis_number ms;
 
@@ -205,7 +204,7 @@ static void class_times(struct diagnosis_view *v, const struct class_sum *sums)
 
 		if (!f || !(ns > 0))
 			continue;
-		c = add_named(v, of[i].cause, ns, of[i].sure, f->name);
+		c = add_named(v, of[i].cause, ns, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
 			 "its %sthreads spend %s more per step %s %s%.110s than %s",
 			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),

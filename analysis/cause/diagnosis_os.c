@@ -441,14 +441,14 @@ static void memory(struct diagnosis_view *v)
 	static const struct {
 		enum os_signal_kind kind;
 		enum finding_cause cause;
-		double each_ns, sure;
+		double each_ns;
 	} counts[] = {
-	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS, 0.8},
-	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS, 0.8},
-	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS, 0.95},
-	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS, 0.8},
-	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS, 0.8},
-	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS, 0.8},
+	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS},
+	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS},
+	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS},
+	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS},
+	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS},
+	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS},
 	};
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
@@ -458,7 +458,7 @@ static void memory(struct diagnosis_view *v)
 			put(v, counts[i].cause,
 			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
 				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
-			    counts[i].sure, s)
+			    0.9, s)
 			    ->is_counted = true;
 	}
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
@@ -501,7 +501,7 @@ static void storage(struct diagnosis_view *v)
 	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
-	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), 0.96,
+	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), 0.95,
 		t.most);
 	if (limit) {
 		os_signal_text(limit, text, sizeof(text));
@@ -540,10 +540,9 @@ static const struct os_signal *of_any_rank(const struct diagnosis_view *v, enum 
 					   int32_t *rank)
 {
 	const struct os_signal *best = strongest(v, kind);
-	bool own = best != NULL;
 
 	*rank = v->who->rank;
-	for (uint32_t i = 0; !own && i < v->in->suspect_count + v->in->peer_count; i++) {
+	for (uint32_t i = 0; i < v->in->suspect_count + v->in->peer_count; i++) {
 		const struct diagnosis_rank *r = one_of_all(v, i);
 
 		for (uint32_t k = 0; k < r->signal_count; k++) {
