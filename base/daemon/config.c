@@ -19,6 +19,8 @@
 #include "base/version.h"
 
 #define CONFIG_KEY_BYTES 128
+#define HELP_INDENT	 31
+#define HELP_COLUMNS	 100
 
 static int fail(char *why, size_t why_bytes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -474,6 +476,24 @@ void config_print(FILE *to, const void *values, const struct config_key *keys, s
 	}
 }
 
+/* Between words, below its beginning. */
+static void print_wrapped(const char *text)
+{
+	unsigned column = HELP_INDENT - 1;
+
+	while (*text) {
+		size_t word = strcspn(text, " ");
+
+		if (column >= HELP_INDENT && column + 1 + word > HELP_COLUMNS) {
+			printf("\n%*s", HELP_INDENT - 1, "");
+			column = HELP_INDENT - 1;
+		}
+		column += (unsigned)printf(" %.*s", (int)word, text);
+		text += word + (text[word] == ' ');
+	}
+	putchar('\n');
+}
+
 static void print_help(const struct config_key *keys, size_t n, const char *program,
 		       const char *about, const char *default_path, const void *initial)
 {
@@ -484,15 +504,23 @@ static void print_help(const struct config_key *keys, size_t n, const char *prog
 	printf("  --print-config     print the settings in force, commented, and exit\n");
 	printf("  --version, --help\n\nsettings (file < environment SYSOM_... < flag):\n");
 	for (size_t i = 0; i < n; i++) {
-		char flag[CONFIG_KEY_BYTES];
+		char flag[CONFIG_KEY_BYTES], *text = NULL;
+		size_t bytes;
+		FILE *to = open_memstream(&text, &bytes);
 
+		if (!to)
+			return;
 		derive(keys[i].key, "--", false, flag, sizeof(flag));
-		printf("  %-28s %s", flag, keys[i].help);
+		printf("  %-*s", HELP_INDENT - 3, flag);
+		fputs(keys[i].help, to);
 		if (keys[i].choices)
-			printf(" (%s)", keys[i].choices);
-		printf(" [");
-		print_value(stdout, initial, &keys[i]);
-		printf("]\n");
+			fprintf(to, " (%s)", keys[i].choices);
+		fputs(" [", to);
+		print_value(to, initial, &keys[i]);
+		fputs("]", to);
+		if (!fclose(to))
+			print_wrapped(text);
+		free(text);
 	}
 }
 

@@ -103,5 +103,8 @@ ok "and once, where it becomes sysom-full" warns sysom doctor --thresholds
 for program in sysom sysomd sysom-aggregator; do
 	ok "$program --version" is "$("$BIN/$program" --version)" "$program $VERSION"
 done
+for program in sysomd sysom-aggregator; do
+	ok "$program --help fits 100 columns" [ "$("$BIN/$program" --help | wc -L)" -le 100 ]
+done
 ok "the changelog has the version" grep -q "^## $VERSION" CHANGELOG.md
 finish
