@@ -75,7 +75,7 @@ static const struct config_key keys[] = {
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	"size limit of the store; above it, evidence of the oldest windows is deleted, from the "
+	"size limit of the store; above it, windows lose their evidence, oldest first, in the "
 	"largest job of the user who stores most; 0: no limit"),
     KEY(commit.retention.rest.bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
 	"size limit of one job's windows and incidents; above it, evidence of its oldest windows "

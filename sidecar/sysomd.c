@@ -200,7 +200,7 @@ static const struct config_key keys[] = {
     KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
 	"path of the NVML library; empty: libnvidia-ml.so.1"),
     KEY(ras_port, "ras.port", CONFIG_UINT, "28028",
-	"port of NCCL's RAS service on this host; sysomd asks it while a rank makes no progress; "
+	"port of NCCL's RAS service on this node; sysomd asks it while a rank makes no progress; "
 	"0: "
 	"never",
 	.min = 0, .max = 65535),

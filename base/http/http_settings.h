@@ -30,9 +30,10 @@ struct http_settings {
 		       "PEM file of the server's certificate and its chain; empty: no TLS", ),     \
 	    CONFIG_KEY(strct, at.key, "http.key", CONFIG_STRING, "",                               \
 		       "PEM file of the certificate's key, mode 0640 or less", ),                  \
-	    CONFIG_KEY(strct, at.insecure, "http.insecure", CONFIG_BOOL, "false",                  \
-		       "accept tokens from other machines without TLS, because something else "    \
-		       "encrypts, such as a proxy", ),                                             \
+	    CONFIG_KEY(                                                                            \
+		strct, at.insecure, "http.insecure", CONFIG_BOOL, "false",                         \
+		"accept tokens from other machines without TLS; only behind something that "       \
+		"encrypts, such as a proxy", ),                                                    \
 	    CONFIG_KEY(strct, at.see_all, "http.see_all", CONFIG_STRING, "",                       \
 		       "uids of this machine's users that may see the jobs of all users, "         \
 		       "comma-separated (for example that of Prometheus); *: all of them", )

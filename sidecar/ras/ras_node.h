@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ras_node.h - while a rank stands still, asks NCCL's RAS service on this host; what it says becomes
+ * ras_node.h - while a rank stands still, asks NCCL's RAS service on this node; what it says becomes
  * signals of the ranks that stand still. A parser (reader/) reads the answer.
  * Owns: the socket of a question, a queue of readers.  Threads: the loop's. */
 #pragma once
