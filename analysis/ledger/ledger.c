@@ -819,11 +819,11 @@ uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *referen
 }
 
 struct more_work {
-	char name[LEDGER_NAME_BYTES]; /* without a launch configuration */
-	double ns;
+	char name[LEDGER_NAME_BYTES];
+	double ns; /* per step */
 };
 
-/* The work of the kernels, per step; m: room for as many as rows. */
+/* The work of the kernels; m: room for as many as rows. */
 static double work_of(const struct ledger_row *rows, uint32_t count, struct more_work *m,
 		      uint32_t *kernels)
 {
@@ -833,20 +833,20 @@ static double work_of(const struct ledger_row *rows, uint32_t count, struct more
 	for (uint32_t i = 0; i < count; i++) {
 		if (rows[i].kind != LEDGER_COMPUTE)
 			continue;
-		text_copy(m[*kernels].name, kernel_bytes(rows[i].name) + 1, rows[i].name);
+		text_copy(m[*kernels].name, LEDGER_NAME_BYTES, rows[i].name);
 		m[(*kernels)++].ns = rows[i].work_ns;
 		ns += rows[i].work_ns;
 	}
 	return ns;
 }
 
-int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_ns)
+int ledger_same_work(const struct ledger *slow, struct ledger *reference, double most_ns)
 {
 	size_t room = (size_t)slow->count + reference->count + 1;
 	struct ledger_row *rows;
 	struct more_work *m;
 	uint32_t n = 0;
-	double ns = 0;
+	double ns = 0, share, more;
 	int err;
 
 	if (!(most_ns > 0))
@@ -856,24 +856,18 @@ int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_
 	err = rows && m ? 0 : -ENOMEM;
 	if (!err)
 		ns = work_of(rows, ledger_subtract(slow, reference, rows), m, &n);
-	if (ns > 0) {
-		double share = fmin(1, most_ns / ns) * (double)reference->steps;
+	share = fmin(1, most_ns / ns) * (double)reference->steps;
+	for (uint32_t i = 0; i < n && ns > 0; i++) {
+		struct ledger_account *a = account_of(reference, LEDGER_COMPUTE, LEDGER_NONE,
+						      m[i].name, LEDGER_ACCOUNTS_MAX);
 
-		ledger_join_configurations(slow);
-		ledger_join_configurations(reference);
-		for (uint32_t i = 0; i < n; i++) {
-			struct ledger_account *a = account_of(
-			    reference, LEDGER_COMPUTE, LEDGER_NONE, m[i].name, LEDGER_ACCOUNTS_MAX);
-			double more = share * m[i].ns;
-
-			if (!a)
-				continue;
-			a->ns = more > -(double)a->ns ? weighed(1, (double)a->ns + more) : 0;
-			a->busy_ns =
-			    more > -(double)a->busy_ns ? weighed(1, (double)a->busy_ns + more) : 0;
-		}
-		reference->total_ns = ledger_sum(reference);
+		if (!a)
+			continue;
+		more = share * m[i].ns;
+		a->ns = more > -(double)a->ns ? weighed(1, (double)a->ns + more) : 0;
 	}
+	if (ns > 0)
+		reference->total_ns = ledger_sum(reference);
 	free(rows);
 	free(m);
 	return err;

@@ -119,10 +119,10 @@ bool ledger_is_stated(const struct ledger *l);
 void ledger_join_configurations(struct ledger *l);
 /* All times as if the steps had `ratio` times their work. */
 void ledger_scale(struct ledger *l, double ratio);
-/* Gives the reference's kernels the work of the slow steps' launches, or as much of it as takes most_ns
- * per step, and joins the configurations of both. Nothing changes if slow steps have no more work. 0,
- * -ENOMEM. */
-int ledger_same_work(struct ledger *slow, struct ledger *reference, double most_ns);
+/* Gives the reference's accounts the time of the slow steps' work, or the same share of each kernel's,
+ * at most most_ns per step in all. How often and how long the reference's kernels ran stays known.
+ * Nothing changes if slow steps have no more work. 0, -ENOMEM. */
+int ledger_same_work(const struct ledger *slow, struct ledger *reference, double most_ns);
 /* Makes the mean difference of each account from `from` `factor` times as large; none becomes negative.
  * For steps of which one knows how slow they are, but has no ledger. Both have steps. */
 void ledger_stretch(struct ledger *l, const struct ledger *from, double factor);
