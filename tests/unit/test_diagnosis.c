@@ -1176,6 +1176,19 @@ static void two_causes_share_the_excess_of_figures(void **unused)
 	assert_float_equal(out.confidence, .845, .02); /* of 9 / 14 */
 }
 
+/* A rank that was slow before the fault got worse: its peers show all of it. */
+static void a_past_with_half_of_the_fault_is_no_reference(void **unused)
+{
+	struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	late(&w.before, 10);
+	w.with_before = true;
+	judge(&w);
+	assert_float_equal(out.effect_ns, 20 * MS, .5 * MS);
+}
+
 /* A lock and a disk each explain all of it; one of them does so by chance. Waits for a CPU may have the
  * lock as their cause. */
 static void what_explains_as_much_makes_a_cause_less_sure(void **unused)
@@ -1792,6 +1805,7 @@ int main(void)
 	    cmocka_unit_test(late_requests_compare_no_rank),
 	    cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
 	    cmocka_unit_test(two_causes_share_the_excess_of_figures),
+	    cmocka_unit_test(a_past_with_half_of_the_fault_is_no_reference),
 	    cmocka_unit_test(what_explains_as_much_makes_a_cause_less_sure),
 	    cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 	    cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
