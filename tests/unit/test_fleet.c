@@ -2440,18 +2440,18 @@ static void each_phase_of_a_request_has_its_cause(void **unused)
 	    CAUSE_REQUEST_OUTPUT,  CAUSE_REQUEST_DRAFTS, CAUSE_REQUEST_TRANSFER};
 	static struct request_job r;
 	struct beat_rank ranks[16];
-	uint32_t seen = 0;
+	uint32_t seen = 0, sent = 0;
 	struct fs_job j;
 	struct beat b;
 
 	fs_init(&j, "job", 4, 4, 11);
-	for (bool sent = false; now_s < 12; now_s += 0.1) {
+	for (; now_s < 12; now_s += 0.1) {
 		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
 			r = (struct request_job){.counts.arrived = 1};
 			snprintf(r.job, sizeof(r.job), "%s", ranks[0].rank.job);
-			for (uint32_t p = 0; p < REQUEST_PHASES && !sent; p++)
-				r.violation[r.violation_count++] = late(p, "", &b, p + 1);
-			sent = true;
+			for (; sent < REQUEST_PHASES && r.violation_count < REQUEST_VIOLATIONS_MAX;
+			     sent++)
+				r.violation[r.violation_count++] = late(sent, "", &b, sent + 1);
 			b.requests = &r;
 			b.request_count = 1;
 			send_beat(&b);
