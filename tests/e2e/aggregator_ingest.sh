@@ -70,6 +70,7 @@ ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
 # ---- a job has its quota ----
 STACK_AGGREGATOR_FLAGS="--store-job-max-bytes 1MB"
 ok "it starts with a quota" stack_aggregator
+ok "sysom doctor says that no job is beyond it" eval '"$BIN/sysom" doctor | grep -q "ok *quotas of jobs *no job is beyond its quota$"'
 trimmed() { [ "$(api status .quota_windows)" -gt 100 ] && [ "$(api status .largest_job_bytes)" -le 1000000 ]; }
 ok "the large job loses its oldest windows" stack_wait 20 trimmed
 ok "and is still the largest" is "$(api status .largest_job)" flood
