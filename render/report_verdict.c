@@ -77,14 +77,15 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to,
-		"<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger named\"><tr>"
-		"<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th></tr>\n",
-		hang ? "ms" : "ms per step",
-		hang  ? "usual"
-		: own ? "healthy"
-		      : "peers",
-		hang ? "hang" : "slow");
+	fprintf(
+	    to,
+	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger named\"><tr>"
+	    "<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th></tr>\n",
+	    hang ? "ms" : "ms per step",
+	    hang  ? "usual"
+	    : own ? "healthy"
+		  : "peers",
+	    hang ? "hang" : "slow");
 	incident_ledger_each(l, TERM_COLUMNS_MAX, put_account, &t);
 	put_account(&t, "total",
 		    (struct incident_ledger_figures){jsonget_number(l, "reference_ms"),
