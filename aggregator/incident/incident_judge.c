@@ -584,20 +584,40 @@ static uint32_t spells_of_one(struct run *r, uint32_t count)
 	return kept;
 }
 
+/* All its slow steps are unlike any before them. */
+static bool is_once(const struct run *r)
+{
+	return r->steps.flagged_ns <= r->steps.first_ns;
+}
+
+/* The fault's runs; their number. Without any, the brief ones may be: a host that is late for a moment,
+ * again and again. */
+static uint32_t runs_of(const struct incident *i, const uint64_t *keys, uint32_t key_count,
+			struct run *list)
+{
+	uint32_t n = 0;
+
+	for (int brief = 0; brief < 2 && !n; brief++)
+		for (uint32_t k = 0; k < i->run_count; k++) {
+			const struct run *r = &i->runs[k];
+
+			if ((brief ? !is_once(r) : !incident_is_brief(r)) &&
+			    (!key_count ||
+			     bsearch(&r->member, keys, key_count, sizeof(*keys), by_key)))
+				list[n++] = *r;
+		}
+	return n;
+}
+
 /* The fault's spells on the ranks with these sorted keys (keys 0: on all ranks), rank by rank and
  * in order. The caller frees them. */
 static struct run *spells(const struct incident *i, const uint64_t *keys, uint32_t key_count,
 			  uint32_t *count)
 {
 	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
-	uint32_t n = 0;
+	uint32_t n = list ? runs_of(i, keys, key_count, list) : 0;
 
 	*count = 0;
-	for (uint32_t k = 0; list && k < i->run_count; k++)
-		if (!incident_is_brief(&i->runs[k]) &&
-		    (!key_count ||
-		     bsearch(&i->runs[k].member, keys, key_count, sizeof(*keys), by_key)))
-			list[n++] = i->runs[k];
 	ORDER_SORT(list, n, by_time);
 	for (uint32_t k = 0, from = 0; k < n; from = k) {
 		uint32_t kept;

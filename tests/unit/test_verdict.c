@@ -2269,6 +2269,35 @@ static void stretch(struct made *m, uint32_t step, uint64_t ns)
 	}
 }
 
+/* A checkpoint of 2 s, unlike any step before it, and then two steps with interrupts now and then. */
+static void a_step_unlike_any_before_is_not_what_short_spells_are(void **unused)
+{
+	static struct made m;
+	json_t *j = NULL;
+
+	(void)unused;
+	for (int n = 0; n < 6; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 8 * n, n ? 20 : 0);
+		for (uint32_t i = HEALTHY + 2; i < STEPS; i++)
+			m.steps[i].flags = WINDOW_STEP_MARGIN;
+		if (!n) {
+			stretch(&m, HEALTHY, 2000 * MS);
+			m.steps[HEALTHY].flags =
+			    WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED | WINDOW_STEP_FIRST;
+		} else {
+			signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1",
+				   160);
+		}
+		json_decref(j);
+		j = json_of(send(&m));
+	}
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_float_equal(
+	    jsonget_number(json_object_get(json_object_get(j, "diagnosis"), "ledger"), "excess_ms"),
+	    20, 1);
+	json_decref(j);
+}
+
 /* Every fourth step has more work, 40 ms. The comparison of ranks found it; one window has slow steps. */
 static void what_is_in_every_fourth_step_is_in_the_mean(void **unused)
 {
@@ -3190,6 +3219,7 @@ static const struct CMUnitTest tests[] = {
     CASE(what_is_slower_than_earlier_runs_is_held_against_those),
     CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
     CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
+    CASE(a_step_unlike_any_before_is_not_what_short_spells_are),
     CASE(what_is_in_every_fourth_step_is_in_the_mean),
     CASE(what_was_asked_for_too_late_is_not_what_was_slow),
     CASE(a_finding_alone_is_an_incident),
