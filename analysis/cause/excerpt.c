@@ -296,15 +296,18 @@ static bool with_most(const struct window *w, const struct choice *c,
 	double sum[PHASES_MAX] = {0}, most = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++) {
+		double more = ns(&w->steps[i], c);
 		uint32_t at = 0;
 
+		if (!(more > 0) || part_of(&w->steps[i], c) != PART_SLOW)
+			continue;
 		while (at < count && is[at] != sort(&w->steps[i]))
 			at++;
-		if (at == PHASES_MAX || part_of(&w->steps[i], c) != PART_SLOW)
+		if (at == PHASES_MAX)
 			continue;
 		count += at == count;
 		is[at] = sort(&w->steps[i]);
-		sum[at] += fmax(ns(&w->steps[i], c), 0);
+		sum[at] += more;
 	}
 	for (uint32_t at = 0; at < count; at++)
 		if (sum[at] > most) {

@@ -357,6 +357,27 @@ static void slow_steps_are_compared_within_their_phase(void **unused)
 	}
 }
 
+/* Eight phases have slow steps that lost nothing. */
+static void phases_that_lost_nothing_hide_none_that_did(void **unused)
+{
+	static struct made m;
+	struct excerpt *p;
+
+	(void)unused;
+	make(&m, 5, WINDOW_SELF, 1, 40);
+	for (uint32_t i = HEALTHY; i < STEPS; i++) {
+		bool lost = i >= HEALTHY + 8;
+
+		m.steps[i].step.phase = lost ? 1 : 10 + i;
+		m.steps[i].step.latency_ns -= lost ? 0 : 40 * MS;
+	}
+	p = excerpt_make(&m.w, NULL, NULL);
+	stack_batch_fini(&m.w.stacks);
+	assert_int_equal(p->slow.rank.steps, STEPS - HEALTHY - 8);
+	assert_int_equal(p->kind[0].phase, 1);
+	excerpt_drop(p);
+}
+
 /* Two steps of twenty, for which the disk was slow. */
 static void make_moment(struct made *m, uint32_t reason)
 {
@@ -3157,6 +3178,7 @@ static const struct CMUnitTest tests[] = {
     CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
     CASE(steps_of_other_work_are_no_reference),
     CASE(a_transient_is_no_slow_step_among_others),
+    CASE(phases_that_lost_nothing_hide_none_that_did),
     CASE(slow_steps_are_compared_within_their_phase),
     CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
     CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
