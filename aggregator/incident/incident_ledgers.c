@@ -151,24 +151,18 @@ struct kind_ledgers {
 	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
 };
 
-/* The excerpt's slow steps of the kind; p->kinds: it has none. */
-static uint32_t find(const struct excerpt *p, const struct excerpt_kind *kind)
+/* Whether their slow steps are compared with each other. */
+static bool is_same(const struct excerpt_kind *a, const struct excerpt_kind *b)
 {
-	uint32_t k = 0;
-
-	while (k < p->kinds &&
-	       (p->kind[k].period != kind->period || p->kind[k].phase != kind->phase))
-		k++;
-	return k;
+	return a->period == b->period && a->phase == b->phase;
 }
 
 static void add_kind(const struct excerpt *p, double weight, const struct coll_split *s,
 		     struct kind_ledgers *to)
 {
-	uint32_t k = find(p, &to->kind);
-
-	if (k < p->kinds)
-		add(p, k, false, weight, s, &to->slow);
+	for (uint32_t k = 0; k < p->kinds; k++)
+		if (is_same(&p->kind[k], &to->kind))
+			add(p, k, false, weight, s, &to->slow);
 }
 
 /* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
@@ -345,6 +339,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 
 	if (!open)
 		return false;
+	before.kind = open->kind[0];
 	ledger_add(&out->slow, &open->ledger.open, 1);
 	out->slow_steps = out->slow.steps;
 	for (uint32_t k = 0; k < open->kinds; k++)
@@ -382,14 +377,11 @@ static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
 
 	for (uint32_t q = 0; q < count; q++)
 		for (uint32_t k = 0; k < list[q]->kinds; k++) {
-			const struct excerpt_kind *kind = &list[q]->kind[k];
-
-			for (at = 0; at < n && (of_kind[at].kind.period != kind->period ||
-						of_kind[at].kind.phase != kind->phase);
-			     at++)
-				;
+			at = 0;
+			while (at < n && !is_same(&of_kind[at].kind, &list[q]->kind[k]))
+				at++;
 			if (at == n)
-				of_kind[n++] = (struct kind_ledgers){.kind = *kind};
+				of_kind[n++] = (struct kind_ledgers){.kind = list[q]->kind[k]};
 		}
 	return n;
 }

@@ -2514,10 +2514,9 @@ static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
  * where its GPU has not ended what waits for the others. */
 static bool in_collective;
 
-static struct incident_change stands_still(int rank, const char *main)
+static void make_still(struct made *m, int rank, double begin_s, const char *main)
 {
 	const char *function = in_collective ? "all_reduce" : "save";
-	static struct made m;
 	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL},
 				   {.kind = STACK_FRAME_PYTHON, .line = 88}};
 	struct stack_switch s = {.pid = 100 + (uint32_t)rank,
@@ -2525,13 +2524,13 @@ static struct incident_change stands_still(int rank, const char *main)
 				 .state = STACK_SWITCH_INTERRUPTIBLE,
 				 .flags = STACK_SWITCH_OPEN};
 	struct stack_switch_thread t = {.pid = s.pid, .tid = s.tid};
-	struct stack_batch *b = &m.w.stacks;
+	struct stack_batch *b = &m->w.stacks;
 
-	make(&m, rank, WINDOW_STALL, 1, 0);
-	m.w.open_since_ns = m.w.end_ns;
-	m.w.end_ns += 8000 * MS;
-	s.out_ns = t.begin_ns = m.w.open_since_ns;
-	s.in_ns = t.end_ns = m.w.end_ns;
+	make(m, rank, WINDOW_STALL, begin_s, 0);
+	m->w.open_since_ns = m->w.end_ns;
+	m->w.end_ns += 8000 * MS;
+	s.out_ns = t.begin_ns = m->w.open_since_ns;
+	s.in_ns = t.end_ns = m->w.end_ns;
 	if (*main) {
 		assert_int_equal(stack_batch_string(b, main, strlen(main), &f[0].object), 0);
 		assert_int_equal(stack_batch_string(b, function, strlen(function), &f[1].object),
@@ -2541,10 +2540,17 @@ static struct incident_change stands_still(int rank, const char *main)
 		assert_int_equal(stack_batch_switch(b, &s), 0);
 		assert_int_equal(stack_batch_switch_thread(b, &t), 0);
 	} else {
-		m.w.unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_COLLECTIVE,
-							  .launch_ns = m.w.open_since_ns + 5 * MS,
-							  .name = "AllReduce"};
+		m->w.unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_COLLECTIVE,
+							   .launch_ns = m->w.open_since_ns + 5 * MS,
+							   .name = "AllReduce"};
 	}
+}
+
+static struct incident_change stands_still(int rank, const char *main)
+{
+	static struct made m;
+
+	make_still(&m, rank, 1, main);
 	return send(&m);
 }
 
@@ -2611,6 +2617,31 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	assert_true(json_number_value(json_object_get(d, "effect_ms")) >= 8000);
 	d = json_array_get(json_object_get(json_object_get(d, "ledger"), "rows"), 0);
 	assert_string_equal(text_of(d, "what"), "file-lock");
+	json_decref(j);
+}
+
+/* All steps are of a kind. The window of the hang has slow ones only, an earlier one has healthy ones. */
+static void a_hang_is_compared_with_steps_of_the_kind_before_it(void **unused)
+{
+	static struct made m;
+	const json_t *d;
+	json_t *j;
+
+	(void)unused;
+	make(&m, 2, WINDOW_SELF, 1, 20);
+	for (uint32_t i = 0; i < STEPS; i++)
+		m.steps[i].period = 50;
+	send(&m);
+	make_still(&m, 2, 4, "__x64_sys_flock");
+	for (uint32_t i = 0; i < STEPS; i++) {
+		m.steps[i].period = 50;
+		m.steps[i].step.latency_ns += 20 * MS;
+		m.steps[i].flags = WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+	}
+	j = json_of(send(&m));
+	d = json_object_get(json_object_get(j, "diagnosis"), "ledger");
+	assert_string_equal(cause_of(j), "cpu-lock");
+	assert_int_equal(json_integer_value(json_object_get(d, "reference_steps")), HEALTHY);
 	json_decref(j);
 }
 
@@ -3257,6 +3288,7 @@ static const struct CMUnitTest tests[] = {
     CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
     CASE(what_stops_all_alike_is_a_stall_by_itself),
     CASE(a_rank_hangs_in_what_its_own_window_shows),
+    CASE(a_hang_is_compared_with_steps_of_the_kind_before_it),
     CASE(the_ledger_counts_the_slow_steps_of_the_fault),
     CASE(work_that_detection_expects_is_no_excess),
     CASE(a_summary_takes_no_ledger_away),
