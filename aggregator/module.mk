@@ -38,5 +38,5 @@ test_api_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,MHD_suspend_connection MHD_re
 
 $(call unit,aggregator,test_senders test_rep test_api test_retention test_incident test_store test_alert test_commit \
 	test_verdict test_fleet test_temporal)
-$(call fuzz,aggregator,fuzz_findings fuzz_baselines fuzz_fleet fuzz_api fuzz_symbolize)
+$(call fuzz,aggregator,fuzz_findings fuzz_verdict fuzz_baselines fuzz_fleet fuzz_api fuzz_symbolize)
 $(call bench,aggregator,bench_ingest bench_fleet bench_store bench_verdict)
