@@ -359,7 +359,7 @@ static int about(const json_t *in, int32_t rank)
 	return has ? 1 + !incident_text_is_transient(in) : 0;
 }
 
-/* Finds the newest incident of the selected rank, else of its job. */
+/* Finds the newest incident that is most about the selected rank; of another rank, if none is about it. */
 static bool find_incident(struct screen *s, char id[33])
 {
 	struct client_error e;

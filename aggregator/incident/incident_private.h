@@ -214,7 +214,7 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
  * transients, it is the incident's own time. */
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
-/* From the begin of its first slow step to the end of its last one. */
+/* From the start of its first slow step to the end of its last one; of a hang, its windows' time. */
 void incident_run_time(const struct run *r, uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
 /* The rank's stretches of slowness in that time; none: all were transients. The caller frees them. */
 struct run *incident_fault_spells(const struct incident *i, const struct member *m,
