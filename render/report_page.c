@@ -382,7 +382,7 @@ void report_page_list(FILE *to, const json_t *answer)
 		fprintf(to, "%s%s</span></p>\n", term_time(jsonget_unsigned(in, "begin_unix_ns")),
 			incident_text_lasted(in));
 	}
-	if (!shown)
+	if (!shown && !*next)
 		fputs("<p>No incidents. <code>sysom incidents --all</code> also lists "
 		      "transients.</p>\n",
 		      to);

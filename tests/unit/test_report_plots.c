@@ -11,6 +11,7 @@
 
 #include "cli/plots/plots.h"
 #include "cli/report/report.h"
+#include "render/report_page.h"
 #include "tests/unit/cli_incident.h"
 
 #define SLOW (CLI_INCIDENT_STEPS - CLI_INCIDENT_SLOW_FROM)
@@ -208,6 +209,28 @@ static void odd_figures_have_bounded_pictures(void **state)
 	free(text);
 }
 
+/* Older ones may be more than transients. */
+static void a_page_of_transients_is_no_end_of_the_list(void **state)
+{
+	json_t *list = json_pack("{s:[{s:s, s:s}], s:s}", "incidents", "id", "00000001", "symptom",
+				 "transient", "next", "00000001");
+
+	for (int last = 0; last < 2; last++) {
+		char *text = NULL;
+		size_t bytes = 0;
+		FILE *to = open_memstream(&text, &bytes);
+
+		if (last)
+			json_object_del(list, "next");
+		report_page_list(to, list);
+		fclose(to);
+		assert_int_equal(strstr(text, "No incidents.") != NULL, last);
+		assert_int_equal(strstr(text, "Older ones") != NULL, !last);
+		free(text);
+	}
+	json_decref(list);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +239,7 @@ int main(void)
 	    cmocka_unit_test(the_line_is_what_the_model_expected),
 	    cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
 	    cmocka_unit_test(odd_figures_have_bounded_pictures),
+	    cmocka_unit_test(a_page_of_transients_is_no_end_of_the_list),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
