@@ -1046,16 +1046,36 @@ static uint32_t common_phase(const struct window *w, const bool *part)
 	return first ? phase_everywhere(w, first) : EXCERPT_PHASES;
 }
 
-/* The number of the step's phase among the kinds; WINDOW_LEDGER_KINDS: no room. */
-static uint8_t number_of(struct excerpt *p, uint32_t phase)
-{
-	uint32_t k = 0;
+struct phase_time {
+	uint32_t phase;
+	double ns;
+};
 
-	while (k < p->kinds && p->kind[k].phase != phase)
-		k++;
-	if (k == p->kinds && k < WINDOW_LEDGER_KINDS)
-		p->kind[p->kinds++] = (struct excerpt_kind){0, phase, phase};
-	return (uint8_t)k;
+ORDER_BY(by_time, struct phase_time, ORDER_DOWN(ns) ?: ORDER_UP(phase));
+
+/* Each phase is a kind. There is room for those that took most of the time. */
+static void set_phases(struct excerpt *p, const struct window *w, const struct parts *parts)
+{
+	struct phase_time list[PHASES_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		uint32_t phase = phase_everywhere(w, &w->steps[i].step), at = 0;
+
+		if (!parts->slow[i] && !parts->healthy[i])
+			continue;
+		while (at < count && list[at].phase != phase)
+			at++;
+		if (at == PHASES_MAX)
+			continue;
+		if (at == count)
+			list[count++] = (struct phase_time){phase, 0};
+		list[at].ns += (double)w->steps[i].step.latency_ns;
+	}
+	ORDER_SORT(list, count, by_time);
+	for (; p->kinds < count && p->kinds < WINDOW_LEDGER_KINDS; p->kinds++)
+		p->kind[p->kinds] =
+		    (struct excerpt_kind){0, list[p->kinds].phase, list[p->kinds].phase};
 }
 
 /* One kind, or each phase is one. */
@@ -1068,11 +1088,14 @@ static void set_kinds(struct excerpt *p, const struct window *w, const struct ch
 						   common_phase(w, parts->healthy)};
 		return;
 	}
+	set_phases(p, w, parts);
 	for (uint32_t i = 0; i < w->step_count; i++) {
-		if (!parts->slow[i] && !parts->healthy[i])
-			continue;
-		parts->kind[i] = number_of(p, phase_everywhere(w, &w->steps[i].step));
-		if (parts->kind[i] == WINDOW_LEDGER_KINDS)
+		uint32_t phase = phase_everywhere(w, &w->steps[i].step), k = 0;
+
+		while (k < p->kinds && p->kind[k].phase != phase)
+			k++;
+		parts->kind[i] = (uint8_t)k;
+		if (k == p->kinds)
 			parts->slow[i] = parts->healthy[i] = false;
 	}
 }

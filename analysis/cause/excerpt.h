@@ -44,8 +44,8 @@ struct excerpt {
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
 	/* .kind: of the steps of each kind. Slow steps are of the kind that lost most; a window that
-	 * shows what is usual has all. .open: of the time in which the rank hung; 0 steps: it did
-	 * not hang */
+	 * shows what is usual has the kinds that took most. .open: of the time in which the rank
+	 * hung; 0 steps: it did not hang */
 	struct window_ledger ledger;
 	struct excerpt_kind kind[WINDOW_LEDGER_KINDS];
 	uint32_t kinds;

@@ -378,6 +378,26 @@ static void phases_that_lost_nothing_hide_none_that_did(void **unused)
 	excerpt_drop(p);
 }
 
+/* A requested window of six phases, in which the first two take the least time and the last one most. */
+static void a_requested_window_has_ledgers_of_the_phases_that_took_most(void **unused)
+{
+	static struct made m;
+	struct excerpt *p;
+
+	(void)unused;
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	for (uint32_t i = 0; i < STEPS; i++)
+		m.steps[i].step.phase = i < 2 ? i : i < 14 ? 2 + (i - 2) / 4 : 5;
+	p = excerpt_make(&m.w, NULL, NULL);
+	stack_batch_fini(&m.w.stacks);
+	assert_int_equal(p->kinds, 4);
+	assert_int_equal(p->kind[0].phase, 5);
+	for (uint32_t k = 0; k < p->kinds; k++)
+		assert_int_equal(excerpt_ledger(p, k, false)->steps, k ? 4 : 6);
+	assert_int_equal(p->slow.rank.steps, 6);
+	excerpt_drop(p);
+}
+
 /* Two steps of twenty, for which the disk was slow. */
 static void make_moment(struct made *m, uint32_t reason)
 {
@@ -3210,6 +3230,7 @@ static const struct CMUnitTest tests[] = {
     CASE(steps_of_other_work_are_no_reference),
     CASE(a_transient_is_no_slow_step_among_others),
     CASE(phases_that_lost_nothing_hide_none_that_did),
+    CASE(a_requested_window_has_ledgers_of_the_phases_that_took_most),
     CASE(slow_steps_are_compared_within_their_phase),
     CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
     CASE(steps_that_the_model_does_not_know_are_the_slow_ones),
