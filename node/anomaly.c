@@ -61,13 +61,24 @@ static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 	       most - least <= (uint32_t)(thresholds.part.little * most);
 }
 
-/* A new kind replaces the one that was seen last the longest ago. */
+/* Whether b gives its place to a new kind rather than k: it is free, or differs from the new one in its
+ * launches alone, or was seen last a longer time ago. A job with uneven launches does not push out the
+ * steps with a checkpoint. */
+static bool gives_way(const struct anomaly_kind *b, const struct anomaly_kind *k,
+		      const struct window_step *s)
+{
+	bool b_same = !b->count || (b->period == s->period && b->phase == s->step.phase),
+	     k_same = !k->count || (k->period == s->period && k->phase == s->step.phase);
+
+	return b_same != k_same ? b_same : last_of(b) < last_of(k);
+}
+
 static void remember_usual(struct anomaly *a, const struct window_step *s)
 {
 	struct anomaly_kind *k = &a->kind[0];
 
-	for (uint32_t i = 0; i < ANOMALY_KINDS_MAX && !is_of(k, s); i++)
-		if (is_of(&a->kind[i], s) || last_of(&a->kind[i]) < last_of(k))
+	for (uint32_t i = 1; i < ANOMALY_KINDS_MAX && !is_of(k, s); i++)
+		if (is_of(&a->kind[i], s) || gives_way(&a->kind[i], k, s))
 			k = &a->kind[i];
 	if (!is_of(k, s))
 		*k = (struct anomaly_kind){

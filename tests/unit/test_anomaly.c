@@ -494,6 +494,21 @@ static void a_slow_optimizer_has_steps_with_one(void **state)
 	assert_int_equal(n, ANOMALY_KIND_STEPS);
 }
 
+/* Each step has other launches. */
+static void uneven_steps_leave_those_of_a_kind_alone(void **state)
+{
+	struct window_step of[ANOMALY_REFERENCE_MAX];
+	struct rig *g = *state;
+
+	while (g->k < 1000)
+		push_step(g, 0, g->k % 100 ? 0 : 100, g->k % 100 ? 20 + 17 * (g->k % 37) : 49,
+			  false);
+	push_of_kind(g, 100, true);
+	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS);
+	for (uint32_t i = 0; i < ANOMALY_KIND_STEPS; i++)
+		assert_int_equal(of[i].period, 100);
+}
+
 static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
 {
 	struct window_step of[ANOMALY_REFERENCE_MAX];
@@ -538,6 +553,7 @@ int main(void)
 	    T(a_window_gets_only_the_usual_steps_that_it_lacks),
 	    T(a_slow_evaluation_has_the_steps_of_the_last_one),
 	    T(a_slow_optimizer_has_steps_with_one),
+	    T(uneven_steps_leave_those_of_a_kind_alone),
 	    T(a_new_kind_takes_the_place_of_one_that_is_gone),
 	};
 
