@@ -317,12 +317,16 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 }
 
 /* The rank's own healthy steps and its peers' steps. Those of other phases may have other work, so they
- * count only if there are no others. */
+ * count only if there are too few others. */
 static void add_references(const struct incident *i, const struct incident_judgement *j,
 			   const struct member *m, const struct coll_split *s, double lost_ns,
 			   struct kind_ledgers *to)
 {
-	for (int same = 1; same >= 0 && !to->own.steps && !to->peers.steps; same--) {
+	for (int same = 1; same >= 0 && to->own.steps < thresholds.count.few &&
+			   to->peers.steps < thresholds.count.few;
+	     same--) {
+		ledger_fini(&to->own);
+		ledger_fini(&to->peers);
 		add_healthy(j, m, s, lost_ns, same, to);
 		if (j->kind != FINDING_UNIFORM)
 			add_peers(i, j, s, same, to);

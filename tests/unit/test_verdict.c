@@ -1849,6 +1849,26 @@ static void steps_of_another_phase_are_no_reference(void **unused)
 	json_decref(j);
 }
 
+/* Two healthy steps of the phase are too few. */
+static void steps_of_another_phase_are_better_than_none(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	(void)unused;
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	evaluate(&m);
+	send(&m);
+	make(&m, 5, WINDOW_SELF, 4, 20);
+	for (uint32_t i = 2; i < HEALTHY; i++)
+		m.steps[i].flags = WINDOW_STEP_OUT;
+	j = json_of(send(&m));
+	assert_int_equal(jsonget_number(json_object_get(json_object_get(j, "diagnosis"), "ledger"),
+					"reference_steps"),
+			 HEALTHY);
+	json_decref(j);
+}
+
 /* Its rank lost less than a fifth of what was lost in all. */
 static void what_costs_little_beside_a_fault_is_none(void **unused)
 {
@@ -3270,6 +3290,7 @@ static const struct CMUnitTest tests[] = {
     CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
     CASE(healthy_steps_from_before_the_fault_are_the_reference),
     CASE(steps_of_another_phase_are_no_reference),
+    CASE(steps_of_another_phase_are_better_than_none),
     CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
     CASE(a_second_fault_that_costs_less_is_reported_too),
     CASE(what_most_other_ranks_lose_too_is_no_second_fault),
