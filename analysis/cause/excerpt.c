@@ -362,7 +362,7 @@ static struct choice choose(const struct window *w)
 {
 	struct choice c = every_step(w);
 
-	c.typical = is_mostly_healthy(w, &c);
+	c.typical = !c.slow || is_mostly_healthy(w, &c);
 	if (c.typical)
 		return c;
 	if (c.slow) {

@@ -1402,7 +1402,8 @@ static double excess_ms(const json_t *incident, const char *name)
 	return 0;
 }
 
-/* A requested window, whose first steps are evaluation: without gemm, and with more_ms more of norm. */
+/* A requested window, whose first steps are evaluation: without gemm, and with more_ms more of norm. They
+ * launch less, and are no parts of steps. */
 static struct incident_change with_evaluation(int rank, uint32_t evaluation, double more_ms)
 {
 	static struct made m;
@@ -1414,6 +1415,7 @@ static struct incident_change with_evaluation(int rank, uint32_t evaluation, dou
 		struct record *norm = &m.device[3 * i + 1];
 
 		m.steps[i].step.phase = 1;
+		m.steps[i].step.kernels = 2;
 		m.device[3 * i].end_ns = m.device[3 * i].begin_ns + 1;
 		norm->end_ns += (uint64_t)(more_ms * 1e6);
 	}
