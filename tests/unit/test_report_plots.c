@@ -16,16 +16,32 @@
 
 #define SLOW (CLI_INCIDENT_STEPS - CLI_INCIDENT_SLOW_FROM)
 
-/* The culprit's roofline; its slow steps as a window of that reason has them. */
-static char *roofline_of(uint32_t reason, uint32_t work_count)
+/* What the pictures draw of the culprit's window. */
+static char *drawn(const struct window *w,
+		   void (*draw)(FILE *to, const json_t *incident, const struct trace_model *m))
 {
-	struct cli_incident *c = cli_incident_make();
-	struct window *w = &c->w[CLI_INCIDENT_CULPRIT];
 	json_t *incident = json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT);
 	struct trace_model m;
 	char *text = NULL;
 	size_t bytes;
 	FILE *to;
+
+	assert_int_equal(trace_model_init(&m), 0);
+	assert_int_equal(trace_model_add(&m, w), 0);
+	trace_model_finish(&m);
+	to = open_memstream(&text, &bytes);
+	draw(to, incident, &m);
+	fclose(to);
+	trace_model_fini(&m);
+	json_decref(incident);
+	return text;
+}
+
+/* The culprit's roofline; its slow steps as a window of that reason has them. */
+static char *roofline_of(uint32_t reason, uint32_t work_count)
+{
+	struct cli_incident *c = cli_incident_make();
+	struct window *w = &c->w[CLI_INCIDENT_CULPRIT];
 
 	w->reason = reason;
 	for (uint32_t i = 0; i < w->step_count; i++) {
@@ -38,15 +54,13 @@ static char *roofline_of(uint32_t reason, uint32_t work_count)
 		if (reason == WINDOW_PEER && i >= CLI_INCIDENT_SLOW_FROM)
 			s->expected_ns = (double)s->step.latency_ns - 5e6 + i % 7 * 3e5;
 	}
-	assert_int_equal(trace_model_init(&m), 0);
-	assert_int_equal(trace_model_add(&m, w), 0);
-	trace_model_finish(&m);
-	to = open_memstream(&text, &bytes);
-	report_plots_roofline(to, incident, &m);
-	fclose(to);
-	trace_model_fini(&m);
-	json_decref(incident);
-	return text;
+	return drawn(w, report_plots_roofline);
+}
+
+static void steps_and_roofline(FILE *to, const json_t *incident, const struct trace_model *m)
+{
+	plots_steps(to, incident, m);
+	report_plots_roofline(to, incident, m);
 }
 
 /* Its first step is expected to take as long as the whole evaluation. */
@@ -54,29 +68,17 @@ static void an_expectation_for_many_steps_stretches_no_axis(void **state)
 {
 	struct cli_incident *c = cli_incident_make();
 	struct window *w = &c->w[CLI_INCIDENT_CULPRIT];
-	json_t *incident = json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT);
-	struct trace_model m;
-	char *text = NULL;
-	size_t bytes;
-	FILE *to;
+	char *text;
 
 	(void)state;
 	w->steps[1].expected_ns = 3e9;
 	for (uint32_t i = 0; i < w->step_count; i++)
 		w->steps[i].step.work_count = 0;
-	assert_int_equal(trace_model_init(&m), 0);
-	assert_int_equal(trace_model_add(&m, w), 0);
-	trace_model_finish(&m);
-	to = open_memstream(&text, &bytes);
-	plots_steps(to, incident, &m);
-	report_plots_roofline(to, incident, &m);
-	fclose(to);
+	text = drawn(w, steps_and_roofline);
 	assert_non_null(strstr(text, "id=\"roofline\""));
 	assert_non_null(strstr(text, " ms</text>"));
 	assert_null(strstr(text, " s</text>"));
 	assert_null(strstr(text, ">3000<"));
-	trace_model_fini(&m);
-	json_decref(incident);
 	free(text);
 }
 
