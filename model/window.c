@@ -53,6 +53,15 @@ const char *window_reason_name(unsigned reason)
 	return window_reason_says(reason) ? reasons[reason].name : "unknown";
 }
 
+uint32_t window_slow_flag(const struct window *w)
+{
+	uint32_t flags = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		flags |= w->steps[i].flags;
+	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
+}
+
 bool window_transients_count(const struct window *w, uint32_t slow_flags)
 {
 	for (uint32_t i = 0; i < w->step_count; i++)

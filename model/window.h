@@ -153,6 +153,9 @@ struct window {
 	} losses[WIRE_LOSS_MAX];
 	uint32_t loss_count;
 };
+/* The flag of the window's slow steps: WINDOW_STEP_FLAGGED; without such a step WINDOW_STEP_OUT; 0: none
+ * is slow. */
+uint32_t window_slow_flag(const struct window *w);
 /* Whether the window's transients are slow steps, too. They are if no other step has any of these flags:
  * they are not why the others are slow. */
 bool window_transients_count(const struct window *w, uint32_t slow_flags);

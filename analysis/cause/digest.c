@@ -124,15 +124,10 @@ static void digest_time(struct digest *d, const struct window *w, const struct s
 
 static void digest_steps(const struct window *w, struct digest *d)
 {
-	uint32_t flag = 0, first = 0;
-	bool transients;
-	double *scratch;
+	uint32_t flag = window_slow_flag(w), first = 0;
+	bool transients = window_transients_count(w, flag);
+	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 
-	for (uint32_t i = 0; i < w->step_count; i++)
-		flag |= w->steps[i].flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT);
-	flag = flag & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flag;
-	transients = window_transients_count(w, flag);
-	scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		const struct window_step *s = &w->steps[i];
 		double extra = (double)s->step.self_ns - text_finite(s->expected_self_ns);

@@ -112,15 +112,6 @@ struct choice {
  * is the slow part. */
 #define SLOW_PART 8u
 
-static uint32_t slow_flag(const struct window *w)
-{
-	uint32_t flags = 0;
-
-	for (uint32_t i = 0; i < w->step_count; i++)
-		flags |= w->steps[i].flags;
-	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
-}
-
 static bool is_known(const struct choice *c, uint32_t phase)
 {
 	uint32_t at = 0;
@@ -260,8 +251,9 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice every_step(const struct window *w)
 {
-	struct choice c = {
-	    .slow = slow_flag(w), .healthy_kernels_max = UINT32_MAX, .healthy_max_ns = HUGE_VAL};
+	struct choice c = {.slow = window_slow_flag(w),
+			   .healthy_kernels_max = UINT32_MAX,
+			   .healthy_max_ns = HUGE_VAL};
 
 	c.transients = window_transients_count(w, c.slow);
 	if (w->reason == WINDOW_ASKED)
@@ -343,12 +335,13 @@ static void compare_others(const struct window *w, struct choice *c)
 static void choose_whole(const struct window *w, struct choice *c)
 {
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	struct choice all = every_step(w), whole = *c;
+	struct choice all = *c, whole = *c;
 	uint32_t kernels = scratch ? typical_kernels(w, c, PART_NONE, scratch) : 0, n = 0;
-	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
-			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
-			       : kernels;
+	uint32_t healthy = kernels;
 
+	all.of_kind = all.of_phase = false;
+	if (scratch && w->reason == WINDOW_DRIFT)
+		healthy = typical_kernels(w, &all, PART_HEALTHY, scratch);
 	free(scratch);
 	whole.kernels_min = whole_of(kernels);
 	whole.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
@@ -365,10 +358,8 @@ static struct choice choose(const struct window *w)
 	c.typical = !c.slow || is_mostly_healthy(w, &c);
 	if (c.typical)
 		return c;
-	if (c.slow) {
-		choose_kind(w, &c);
-		choose_phase(w, &c);
-	}
+	choose_kind(w, &c);
+	choose_phase(w, &c);
 	choose_whole(w, &c);
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
