@@ -28,6 +28,7 @@ struct event {
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
 	bool paired; /* it founded a kind together with one other */
+	bool over;   /* what a stretch added beyond its kind */
 };
 
 struct place {
@@ -77,7 +78,7 @@ struct kinds {
 	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
-	uint64_t events; /* pushed so far */
+	uint32_t events;
 	struct place place[KINDS_PLACES];
 	struct work work[KINDS_WORKS];
 	uint32_t works;
@@ -246,18 +247,33 @@ static double usual_extra(const struct kinds *k, const struct place *p, double *
 	return usual;
 }
 
-static uint32_t event_count(const struct kinds *k)
+/* Whether a kind that is known has a place there. */
+static bool is_known_at(const struct kinds *k, uint64_t step)
 {
-	return k->events < KINDS_EVENTS ? (uint32_t)k->events : KINDS_EVENTS;
+	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		const struct place *p = &k->place[i];
+		uint64_t most = jitter(k, p->period);
+
+		if (p->used && p->count >= thresholds.count.few && step <= p->last + most &&
+		    (p->last + most - step) % p->period <= 2 * most)
+			return true;
+	}
+	return false;
 }
 
-/* A similar stretch at that step; NULL: none. */
+/* Such a stretch founds no other kind. */
+static bool is_explained(const struct kinds *k, const struct event *e)
+{
+	return !e->over && is_known_at(k, e->first);
+}
+
+/* A similar stretch of no known kind at that step; NULL: none. */
 static const struct event *event_at(const struct kinds *k, uint64_t step, uint64_t most,
 				    uint32_t part, double first_ns)
 {
-	for (uint32_t i = 0; i < event_count(k); i++)
+	for (uint32_t i = 0; i < k->events; i++)
 		if (is_near(k->event[i].first, step, most) &&
-		    is_alike(k, &k->event[i], part, first_ns))
+		    is_alike(k, &k->event[i], part, first_ns) && !is_explained(k, &k->event[i]))
 			return &k->event[i];
 	return NULL;
 }
@@ -309,7 +325,7 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 
 	if (unseen && was_usual(k, step, most))
 		return false;
-	for (uint32_t i = 0; i < event_count(k) && !unseen; i++)
+	for (uint32_t i = 0; i < k->events && !unseen; i++)
 		if (k->event[i].first < step && step <= k->event[i].last + 1) {
 			*out = (struct interval){k->event[i].first, k->event[i].last + 1};
 			return true;
@@ -358,20 +374,6 @@ static uint32_t chain_length(const struct kinds *k, uint64_t step, uint64_t peri
 	return is_empty ? 0 : n;
 }
 
-/* Whether a kind that is known has a place there. */
-static bool is_known_at(const struct kinds *k, uint64_t step)
-{
-	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
-		const struct place *p = &k->place[i];
-		uint64_t most = jitter(k, p->period);
-
-		if (p->used && p->count >= thresholds.count.few && step <= p->last + most &&
-		    (p->last + most - step) % p->period <= 2 * most)
-			return true;
-	}
-	return false;
-}
-
 /* The similar stretches of no known kind that have none before them at this distance, though they are
  * not in the first period: one bit per entry of event[]. *early: those in the first period. */
 static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
@@ -380,7 +382,7 @@ static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t perio
 	uint64_t lonely = 0;
 
 	*early = 0;
-	for (uint32_t i = 0; i < event_count(k); i++) {
+	for (uint32_t i = 0; i < k->events; i++) {
 		const struct event *e = &k->event[i];
 		uint64_t at = e->first;
 		bool is_empty;
@@ -447,7 +449,7 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 			need = lonely | (early & ~chain_before(k, step, period, part, first_ns));
 	const struct event *e = &k->event[lonely ? __builtin_ctzll(lonely) : 0];
 
-	for (uint32_t i = 0; lonely && i < event_count(k); i++) {
+	for (uint32_t i = 0; lonely && i < k->events; i++) {
 		uint64_t at = k->event[i].first,
 			 other = at < e->first ? e->first - at : at - e->first,
 			 chain = other ? chain_of(k, e, other, step, part) : 0;
@@ -488,12 +490,12 @@ static void find_in(struct kinds *k, uint32_t part, struct found *best)
 	double first_ns = k->open.part_ns[part];
 	uint64_t step = k->open.first;
 
-	for (uint32_t i = 0; i < event_count(k) && !k->past_unknown; i++) {
+	for (uint32_t i = 0; i < k->events && !k->past_unknown; i++) {
 		struct event *e = &k->event[i];
 		uint64_t distance = step - e->first;
 		uint32_t n = 0;
 
-		if (e->last + 1 < step && is_alike(k, e, part, first_ns))
+		if (e->last + 1 < step && is_alike(k, e, part, first_ns) && !is_explained(k, e))
 			n = chain_length(k, step, distance, part, first_ns);
 		if (n > best->length && (n > 2 || (n == 2 && !e->paired)) &&
 		    repeats(k, step, distance, part, first_ns))
@@ -596,15 +598,32 @@ static void pass_places(struct kinds *k, uint64_t step)
 
 /* ---- slow stretches ---- */
 
+/* Stretches of known kinds are kept too, because a kind may turn out to be none. The earliest of them
+ * gives its place first. */
 static void remember(struct kinds *k, const struct event *e)
 {
-	k->event[k->events++ % KINDS_EVENTS] = *e;
+	struct event *to = &k->event[0];
+	bool explained = is_explained(k, to);
+
+	if (k->events < KINDS_EVENTS) {
+		k->event[k->events++] = *e;
+		return;
+	}
+	for (uint32_t i = 1; i < KINDS_EVENTS; i++) {
+		bool other = is_explained(k, &k->event[i]);
+
+		if (other == explained ? k->event[i].first >= to->first : explained)
+			continue;
+		to = &k->event[i];
+		explained = other;
+	}
+	*to = *e;
 }
 
 /* If several kinds coincide, each is charged its usual time. */
 static void close_stretch(struct kinds *k)
 {
-	bool confirmed = false, one = !(k->of & (k->of - 1));
+	bool one = !(k->of & (k->of - 1));
 
 	if (!k->is_open)
 		return;
@@ -622,11 +641,9 @@ static void close_stretch(struct kinds *k)
 			learn_extra(p, k->open.extra_ns);
 			p->first_ns = k->open.part_ns[p->by];
 		}
-		confirmed |= p->count >= thresholds.count.few;
 	}
-	if (!confirmed)
-		remember(k, &k->open);
-	else if (k->over.first_ns > 0)
+	remember(k, &k->open);
+	if (k->over.first_ns > 0)
 		remember(k, &k->over);
 	k->is_open = false;
 	k->of = 0;
@@ -634,7 +651,7 @@ static void close_stretch(struct kinds *k)
 
 static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 {
-	for (uint32_t i = 0; i < event_count(k); i++)
+	for (uint32_t i = 0; i < k->events; i++)
 		if (k->event[i].part == part &&
 		    k->event[i].extra_ns * k->config.alike_ratio >= extra_ns)
 			return true;
@@ -757,7 +774,7 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
 	if (v.grown && !(k->over.first_ns > 0)) {
 		k->over = (struct event){
-		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
+		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns, .over = true};
 		k->over.part_ns[part] = k->over.part_ns[BY_ALL] = k->over.first_ns;
 	}
 	k->over.last = step;

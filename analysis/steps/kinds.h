@@ -15,7 +15,7 @@
 
 #define KINDS_PLACES  8u   /* kinds by place; a new one replaces the cheapest */
 #define KINDS_WORKS   16u  /* kinds by work: one per model */
-#define KINDS_EVENTS  64u  /* remembered slow stretches of no kind */
+#define KINDS_EVENTS  64u  /* remembered slow stretches; those of a kind are replaced first */
 #define KINDS_UNSEEN  64u  /* remembered stretches of steps that were not judged */
 #define KINDS_LEARNED 128u /* latest steps from which a model learned before it judged */
 #define KINDS_EXTRAS  16u  /* latest occurrences in a reference */

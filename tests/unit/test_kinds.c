@@ -571,6 +571,29 @@ static void a_checkpoint_within_an_evaluation_is_the_same_kind(void **unused)
 	end(&j);
 }
 
+/* Each rank collects garbage once in 100 steps, 7 steps after the one before it. What one of these steps
+ * takes is not known the first time, and others lie as far apart as it does from them. */
+static void phases_beside_each_other_are_known_though_one_was_not_judged(void **unused)
+{
+	for (uint32_t missing = 0; missing < 4; missing++) {
+		struct job j = job_of(missing + 31);
+
+		while (j.step < 2000) {
+			uint64_t k = j.step % 100,
+				 place = k >= 78 && (k - 78) % 7 == 0 ? (k - 78) / 7 : 4;
+
+			if (j.step == 78 + 7 * missing)
+				j.step++;
+			else
+				slower(&j, place == 1 ? KINDS_HOST : KINDS_WAIT,
+				       place < 4 ? 55 * (1 + 0.05 * normal(&j)) : 0);
+		}
+		assert_in_range(j.flagged, 3, 5);
+		assert_true(j.last_flag < 300);
+		end(&j);
+	}
+}
+
 /* The machine has other work: some steps take longer, by times like the checkpoint's or less. */
 static void chance_slow_steps_hide_no_checkpoint(void **unused)
 {
@@ -853,6 +876,7 @@ int main(void)
 	    cmocka_unit_test(uneven_peers_hide_no_slow_host),
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
 	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
+	    cmocka_unit_test(phases_beside_each_other_are_known_though_one_was_not_judged),
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
 	    cmocka_unit_test(nor_in_a_job_that_evaluates),
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
