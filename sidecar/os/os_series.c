@@ -174,13 +174,27 @@ static uint64_t overlap(const struct os_span *b, uint64_t begin_ns, uint64_t end
 
 static bool is_usual(const struct os_span *b, const struct os_series_query *q)
 {
-	if (b->end_ns > q->begin_ns || b->begin_ns < q->from_ns || b->end_ns <= b->begin_ns ||
-	    b->begin_ns + OS_SERIES_USUAL_NS < q->begin_ns)
+	if (b->end_ns > q->begin_ns || b->begin_ns < q->from_ns)
 		return false;
 	for (uint32_t i = 0; i < q->unusual_count; i++)
 		if (overlap(b, q->unusual[i].begin_ns, q->unusual[i].end_ns))
 			return false;
 	return true;
+}
+
+/* Whether each bucket is of the latest usual time, OS_SERIES_USUAL_NS in all. Returns how long they are. */
+static uint64_t find_usual(const struct os_series *s, const struct os_series_query *q, bool *usual)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < LIMIT_OS_SECONDS; i++) {
+		uint32_t at = (uint32_t)((s->serial + LIMIT_OS_SECONDS - i) % LIMIT_OS_SECONDS);
+		const struct os_span *b = &s->bucket[at];
+
+		usual[at] = b->end_ns > b->begin_ns && ns < OS_SERIES_USUAL_NS && is_usual(b, q);
+		ns += usual[at] ? b->end_ns - b->begin_ns : 0;
+	}
+	return ns;
 }
 
 /* Weight of each bucket in the two means. */
@@ -191,9 +205,11 @@ struct weights {
 
 static void weigh(const struct os_series *s, const struct os_series_query *q, struct weights *w)
 {
+	bool usual[LIMIT_OS_SECONDS];
 	double window_ns = 0;
 
 	memset(w, 0, sizeof(*w));
+	w->usual_ns = (double)find_usual(s, q, usual);
 	for (uint32_t i = 0; i < LIMIT_OS_SECONDS; i++) {
 		const struct os_span *b = &s->bucket[i];
 		double length = (double)(b->end_ns - b->begin_ns);
@@ -203,10 +219,7 @@ static void weigh(const struct os_series *s, const struct os_series_query *q, st
 			continue;
 		w->window[i] = within / length;
 		window_ns += within;
-		if (is_usual(b, q)) {
-			w->usual[i] = 1;
-			w->usual_ns += length;
-		}
+		w->usual[i] = usual[i];
 	}
 	for (uint32_t i = 0; i < LIMIT_OS_SECONDS; i++) {
 		w->window[i] = window_ns > 0 ? w->window[i] / window_ns * 1e9 : 0;
@@ -216,12 +229,9 @@ static void weigh(const struct os_series *s, const struct os_series_query *q, st
 
 bool os_series_knows_usual(const struct os_series *s, const struct os_series_query *q)
 {
-	uint64_t ns = 0;
+	bool usual[LIMIT_OS_SECONDS];
 
-	for (uint32_t i = 0; i < LIMIT_OS_SECONDS; i++)
-		if (is_usual(&s->bucket[i], q))
-			ns += s->bucket[i].end_ns - s->bucket[i].begin_ns;
-	return ns >= OS_SERIES_USUAL_MIN_NS;
+	return find_usual(s, q, usual) >= OS_SERIES_USUAL_MIN_NS;
 }
 
 void os_series_each(const struct os_series *s, uint32_t owner, const struct os_series_query *q,

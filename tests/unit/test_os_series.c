@@ -73,6 +73,27 @@ static void means_of_the_window_and_of_the_time_before(void **state)
 	os_series_close(s);
 }
 
+/* A minute of usual time, the latest one, is found behind 80 s that are not. */
+static void usual_time_is_found_before_a_long_anomaly(void **state)
+{
+	struct os_span unusual = {80 * S, 160 * S};
+	struct os_series_query q = {
+	    .begin_ns = 160 * S, .end_ns = 165 * S, .unusual = &unusual, .unusual_count = 1};
+	struct os_series *s;
+	struct seen got;
+
+	assert_false(os_series_open(&s, 0));
+	for (uint64_t t = 1; t <= 165; t++) {
+		os_series_advance(s, t * S);
+		os_series_add(s, 7, 3, 0, t <= 15 ? 50 : t <= 80 ? 2 : 90, NULL);
+	}
+	got = ask(s, 7, q);
+	assert_true(os_series_knows_usual(s, &q));
+	assert_true(got.row.value > 89 && got.row.value < 91);
+	assert_true(got.row.usual > 1.9 && got.row.usual < 2.1);
+	os_series_close(s);
+}
+
 static void a_read_in_between_makes_the_bucket_longer(void **state)
 {
 	struct os_series_query q = {.begin_ns = 10 * S, .end_ns = 11 * S};
@@ -408,6 +429,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(means_of_the_window_and_of_the_time_before),
+	    cmocka_unit_test(usual_time_is_found_before_a_long_anomaly),
 	    cmocka_unit_test(a_read_in_between_makes_the_bucket_longer),
 	    cmocka_unit_test(forgets_what_has_not_grown_for_minutes),
 	    cmocka_unit_test(no_room_is_counted),
