@@ -331,7 +331,7 @@ static void run_queue(struct diagnosis_view *v)
 			       *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU), *by;
 	struct diagnosis_candidate *c;
 	struct thread_time t;
-	double sure;
+	double sure = 1;
 	bool is_softirq;
 	char words[100];
 
@@ -342,7 +342,6 @@ static void run_queue(struct diagnosis_view *v)
 		hog = NULL;
 	is_softirq = waits_for_softirq(hog, soft, t.extra);
 	by = is_softirq && soft ? soft : hog;
-	sure = by ? 0.9 : 0.75;
 	if (!is_softirq && waits_for_hypervisor(v, t.extra))
 		sure = 0.4;
 	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, per_step(v, t.extra), sure,

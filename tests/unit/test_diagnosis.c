@@ -1166,7 +1166,7 @@ static void two_causes_share_the_excess_of_figures(void **unused)
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
 	assert_float_equal(out.effect_ns, 20 * MS, .2 * MS);
-	assert_float_equal(out.confidence, .82, .02); /* of 0.9 * 20 / 29 */
+	assert_float_equal(out.confidence, .88, .02); /* of 20 / 29 */
 	assert_true(shows(LAYER_GPU));
 	build(&w);
 	gpu_copy(&w);
