@@ -429,9 +429,8 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
 }
 
-/* Whether no rank lost more than a host that is late for some steps, or more than a few steps'
- * time. That is not an incident, however certain the finding. A drift lasts; its window shows only some
- * of its steps. */
+/* Whether no rank lost more than a host that is late for some steps, or than some steps take. That is
+ * not an incident, however certain the finding. A drift lasts; its window shows only some of its steps. */
 static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -445,7 +444,7 @@ static bool lost_little(const struct incident *i)
 
 		if (INCIDENT_REASON(m, WINDOW_DRIFT) ||
 		    lost_ns >= thresholds.time.transient_ns / 2 ||
-		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
+		    (step_ns > 0 && lost_ns >= thresholds.count.some * step_ns))
 			return false;
 	}
 	return true;
