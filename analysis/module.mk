@@ -11,8 +11,8 @@ analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regr
 	$(call in,analysis/cross,clocks cross cross_colls cross_findings cross_rows cross_skew) \
 	$(call in,analysis/trace,align crossrank crossrank_before crossrank_cause crossrank_hang \
 		jobsteps workers workers_level workers_report) \
-	$(call in,analysis/ledger,coll_split function_class host_timeline ledger wait_class \
-		window_ledger) \
+	$(call in,analysis/ledger,coll_split frame_class function_class host_timeline ledger \
+		wait_class window_ledger) \
 	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
 		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile slow_step) \
 	$(call in,analysis/requests,request_parts request_pieces request_table request_table_steps)

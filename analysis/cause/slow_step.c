@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A function counts with the time of what it calls: one that calls a helper for each element is on
  * every stack, and none of its helpers is on many. So the innermost function that is on at least half of
- * the stacks is named, not the most frequent leaf. */
+ * the stacks is named, not the most frequent leaf. Python's code and the program's come before the C
+ * runtime's, which shows only how a thread waits. */
 #include "analysis/cause/slow_step.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ledger/frame_class.h"
 #include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/order.h"
@@ -29,8 +31,8 @@ struct function {
 	const char *name;
 	uint32_t line, depth; /* depth: from the root, largest seen */
 	double ns, blocked_ns;
-	uint64_t seen; /* the last stack that was added */
-	bool python;
+	uint64_t seen;	 /* the last stack that was added */
+	int informative; /* frame_class.h */
 };
 
 struct finder {
@@ -237,7 +239,7 @@ static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
 		name = f->name(f->arg, st->first + i);
 		e = function_of(f, name, 0);
 		if (e)
-			e->python = frame->kind == STACK_FRAME_PYTHON;
+			e->informative = frame_class_informative(b, frame);
 		function_add(f, e, st->count - i, ns, blocked);
 		if (frame->line)
 			function_add(f, function_of(f, name, frame->line), 0, ns, blocked);
@@ -285,7 +287,7 @@ void slow_step_with_line(const char *name, uint32_t line, char *out, size_t byte
 		text_copy(out, bytes, name);
 }
 
-/* The innermost function that is on at least half of the stacks; NULL: none. */
+/* Of the functions on at least half of the stacks, the innermost of those that say most; NULL: none. */
 static const struct function *innermost(const struct finder *f)
 {
 	const struct function *best = NULL;
@@ -295,8 +297,8 @@ static const struct function *innermost(const struct finder *f)
 
 		if (e->line || !*e->name || e->ns < thresholds.part.half * f->out->known_ns)
 			continue;
-		if (!best || e->python > best->python ||
-		    (e->python == best->python && e->depth > best->depth))
+		if (!best || e->informative > best->informative ||
+		    (e->informative == best->informative && e->depth > best->depth))
 			best = e;
 	}
 	return best;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ledger/frame_class.h"
 #include "analysis/ledger/function_class.h"
 #include "analysis/ledger/wait_class.h"
 #include "base/check.h"
@@ -134,55 +135,12 @@ __attribute__((format(printf, 2, 3))) static const char *keep_text(struct maker 
 	return copy;
 }
 
-/* The library of a native frame, without its folder; "": it has none. */
-static const char *library_of(const struct stack_batch *b, const struct stack_frame *f)
-{
-	const char *path = f->kind == STACK_FRAME_NATIVE && f->object < b->object_count
-			       ? stack_batch_text(b, b->objects[f->object].path)
-			       : "";
-
-	return strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-}
-
-/* Libraries whose functions show how a thread waits, not for what. */
-static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *f)
-{
-	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
-					    "ld-linux", "libstdc++", "libgcc_s"};
-	const char *base = library_of(b, f);
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (!strncmp(base, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
-/* Python's standard library: threading, queue, concurrent.futures, ... */
-static bool is_stdlib(const struct stack_batch *b, const struct stack_frame *f)
-{
-	const char *file = stack_batch_text(b, f->file);
-
-	return !strncmp(file, "<frozen ", 8) ||
-	       (strstr(file, "/lib/python3.") && !strstr(file, "-packages/"));
-}
-
 static bool is_python(const struct stack_batch *b, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++)
 		if (b->frames[st->first + i].kind == STACK_FRAME_PYTHON)
 			return true;
 	return false;
-}
-
-/* How much a function says about what the thread does: every program calls the runtime's code. */
-#define INFORMATIVE_MOST 3
-static int informative(const struct stack_batch *b, const struct stack_frame *f)
-{
-	if (stack_frame_is_nameless(b, f))
-		return 0;
-	if (f->kind == STACK_FRAME_PYTHON)
-		return is_stdlib(b, f) ? 2 : INFORMATIVE_MOST;
-	return is_c_runtime(b, f) ? 0 : 1;
 }
 
 /* The most informative frame, innermost first; st->count if all are of the C runtime or without a
@@ -192,8 +150,8 @@ static uint32_t most_informative(const struct stack_batch *b, const struct stack
 	uint32_t best = st->count;
 	int most = 0;
 
-	for (uint32_t i = st->kernel_count; i < st->count && most < INFORMATIVE_MOST; i++) {
-		int value = informative(b, &b->frames[st->first + i]);
+	for (uint32_t i = st->kernel_count; i < st->count && most < FRAME_CLASS_MOST; i++) {
+		int value = frame_class_informative(b, &b->frames[st->first + i]);
 
 		if (value > most) {
 			most = value;
@@ -273,7 +231,7 @@ static uint32_t library_entry(const struct stack_batch *b, const struct stack *s
 		if (f->kind == STACK_FRAME_PYTHON ||
 		    (f->kind == STACK_FRAME_NATIVE && f->object == interpreter))
 			break;
-		if (f->kind != STACK_FRAME_NATIVE || is_c_runtime(b, f))
+		if (f->kind != STACK_FRAME_NATIVE || frame_class_is_runtime(b, f))
 			continue;
 		if (object == interpreter)
 			object = f->object;
@@ -291,7 +249,7 @@ static const char *library_name(struct maker *m, const struct stack *st, uint32_
 	const struct stack_batch *b = &m->w->stacks;
 	uint32_t line = b->frames[st->first + by].line;
 	const char *caller = function_at(m, st, by), *name = m->name(m->arg, st->first + entry),
-		   *library = library_of(b, &b->frames[st->first + entry]);
+		   *library = frame_class_library(b, &b->frames[st->first + entry]);
 	char at[32] = "";
 
 	if (line)

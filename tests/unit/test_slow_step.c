@@ -139,6 +139,8 @@ static const char *name_of(void *arg, uint32_t frame)
 	const struct stack_batch *b = &m.w.stacks;
 
 	assert_true(frame < 64);
+	if (b->frames[frame].kind == STACK_FRAME_NATIVE)
+		return stack_batch_text(b, b->objects[b->frames[frame].object].path);
 	snprintf(list[frame], sizeof(list[frame]), "%s (serve.py)",
 		 stack_batch_text(b, b->frames[frame].object));
 	return list[frame];
@@ -231,6 +233,32 @@ static void a_function_without_a_name_is_not_named(void **unused)
 		sample(THREAD, stack, begin_of(SLOW) + 5 * MS + i * 10 * MS, STACK_GIL_NONE);
 	s = find();
 	assert_string_equal(s.function, "pad (serve.py:41)");
+	unmake();
+}
+
+/* Of a program in C: its own function sleeps, not nanosleep of the C library. */
+static void the_programs_function_comes_before_the_c_runtimes(void **unused)
+{
+	static const char *const path[] = {"/lib/libc.so.6", "/srv/train"};
+	struct stack_frame f[2] = {{0}};
+	struct stack_switch blocked = {.out_ns = begin_of(SLOW) + 2 * MS,
+				       .in_ns = begin_of(SLOW) + 160 * MS,
+				       .tid = THREAD,
+				       .count = 1};
+	struct slow_step s;
+
+	make();
+	for (uint32_t i = 0; i < 2; i++) {
+		f[i].kind = STACK_FRAME_NATIVE;
+		f[i].address = 0x1000 + i;
+		assert_int_equal(stack_batch_object(&m.w.stacks, NULL, 0, path[i], &f[i].object),
+				 0);
+	}
+	assert_int_equal(stack_batch_stack(&m.w.stacks, f, 2, 0, STACK_END_ROOT, &blocked.stack),
+			 0);
+	assert_int_equal(stack_batch_switch(&m.w.stacks, &blocked), 0);
+	s = find();
+	assert_string_equal(s.function, path[1]);
 	unmake();
 }
 
@@ -365,6 +393,7 @@ int main(void)
 	    cmocka_unit_test(counts_a_span_within_one_of_its_name_once),
 	    cmocka_unit_test(names_the_function_with_its_line),
 	    cmocka_unit_test(a_function_without_a_name_is_not_named),
+	    cmocka_unit_test(the_programs_function_comes_before_the_c_runtimes),
 	    cmocka_unit_test(counts_what_it_waited_in),
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
 	    cmocka_unit_test(names_kernels_that_took_longer_than_usual),

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * frame_class.h - how much a stack's frame says about what its thread does. Pure. Threads: any. */
+#pragma once
+
+#include "model/stack.h"
+
+/* The library of a native frame, without its folder; "": it has none. Borrowed from the batch. */
+const char *frame_class_library(const struct stack_batch *b, const struct stack_frame *f);
+/* Whether it is of a library whose functions show how a thread waits, not for what: the C runtime. */
+bool frame_class_is_runtime(const struct stack_batch *b, const struct stack_frame *f);
+/* 0: nothing, because every program calls it; 1: a native function; 2: one of Python's standard library;
+ * FRAME_CLASS_MOST: other Python code. */
+#define FRAME_CLASS_MOST 3
+int frame_class_informative(const struct stack_batch *b, const struct stack_frame *f);
