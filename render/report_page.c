@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis.h"
+#include "base/check.h"
 #include "base/embed.h"
 #include "base/text/jsonget.h"
 #include "render/incident_ledger.h"
@@ -359,8 +360,17 @@ void report_page_write(FILE *to, const json_t *in)
 	report_page_end(to);
 }
 
+static void put_hidden(FILE *to, const char *name, const char *value)
+{
+	if (!*value)
+		return;
+	escape_around(to, "<input type=\"hidden\" name=\"", name, "\" value=\"");
+	escape_around(to, "", value, "\">\n");
+}
+
 void report_page_list(FILE *to, const json_t *answer)
 {
+	static const char *const query[] = {"job", "state"};
 	const char *next = jsonget_text(answer, "next");
 	unsigned shown = 0;
 	const json_t *in;
@@ -386,7 +396,12 @@ void report_page_list(FILE *to, const json_t *answer)
 		fputs("<p>No incidents. <code>sysom incidents --all</code> also lists "
 		      "transients.</p>\n",
 		      to);
-	if (*next)
-		escape_around(to, "<p><a href=\"incidents?after=", next, "\">Older ones</a></p>\n");
+	if (*next) {
+		fputs("<form action=\"incidents\">\n", to);
+		put_hidden(to, "after", next);
+		for (i = 0; i < ARRAY_LEN(query); i++)
+			put_hidden(to, query[i], jsonget_text(answer, query[i]));
+		fputs("<p><button>Older ones</button></p></form>\n", to);
+	}
 	report_page_end(to);
 }

@@ -347,6 +347,7 @@ static void answer_page(struct http_answer *a, void (*write)(FILE *to, const jso
 static void get_list_page(const struct api_sources *api, const struct http_query *q,
 			  const char *name, struct http_answer *a)
 {
+	static const char *const query[] = {"job", "state"};
 	json_t *j;
 
 	get_incidents(api, q, name, a);
@@ -354,9 +355,9 @@ static void get_list_page(const struct api_sources *api, const struct http_query
 		return;
 	j = json_loadb((const char *)a->body.data, a->body.bytes, 0, NULL);
 	buf_clear(&a->body);
-	/* the link to older ones would drop these */
-	if (http_query_get(q, "job") || http_query_get(q, "state"))
-		json_object_del(j, "next");
+	for (size_t i = 0; i < ARRAY_LEN(query); i++)
+		if (http_query_get(q, query[i]))
+			json_object_set_new(j, query[i], json_string(http_query_get(q, query[i])));
 	answer_page(a, report_page_list, j);
 }
 
