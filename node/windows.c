@@ -445,6 +445,14 @@ void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t n
 	ship_stall(s, rank_stalled_since(s->rank), now_ns);
 }
 
+void windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns)
+{
+	struct slot *s = &w->slot[slot];
+
+	if (s->id && rank_stalled_since(s->rank))
+		ship_stall(s, rank_stalled_since(s->rank), now_ns);
+}
+
 void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns)
 {
 	uint64_t latest = now_ns + SUSPECT_MAX_NS, *closer = w->config.closer_until_ns;

@@ -26,10 +26,11 @@
 #include "sidecar/os/os_signals.h"
 #include "sidecar/ras/ras_answer.h"
 
-/* Earlier than a hang is reported, so that its first window has the answer. */
+/* Earlier than a hang is reported, so that its first window has an answer that comes at once. */
 #define STILL_NS 2500000000ull
 #define AGAIN_NS 30000000000ull
-/* For each read and write, and for all: the service itself waits 10 s for processes that do not answer. */
+/* For each read and write, and for all: the service itself waits 10 s for processes that do not answer.
+ * Then the hang has been reported, and another window takes the answer along. */
 #define WAIT_S	 12
 #define WHOLE_MS 15000u
 /* No user's: a service that does not answer delays no user's requests. */
@@ -52,7 +53,9 @@ struct ras_node {
 	uint64_t asked_ns;
 	struct ras_stats stats;
 	struct ras_report last; /* the latest answer */
-	uint64_t last_unix_ns;	/* 0: none yet */
+	/* of each slot: the hash of the answer that its latest window has, and of the hang's begin */
+	uint64_t shipped[LIMIT_NODE_PROCESSES];
+	uint64_t last_unix_ns; /* 0: none yet */
 };
 
 /* In the parser. request: the pids. */
@@ -106,6 +109,18 @@ static bool is_named(const struct ras_node *r, pid_t pid)
 	return false;
 }
 
+/* Not for an answer that the hang's windows have. */
+static void ship_again(struct node *n, const struct process *p, uint64_t now_ns)
+{
+	struct ras_node *r = n->ras;
+	uint64_t hash =
+	    hash_bytes(rank_still_since(p->rank), r->last.finding, sizeof(r->last.finding));
+
+	if (r->last.finding_count && hash != r->shipped[p->slot])
+		windows_stall_again(n->analysis.windows, p->slot, now_ns);
+	r->shipped[p->slot] = hash;
+}
+
 static void tell(struct node *n, uint64_t now_ns)
 {
 	struct ras_node *r = n->ras;
@@ -123,6 +138,7 @@ static void tell(struct node *n, uint64_t now_ns)
 			os_signals_count(os, (uint32_t)p->pid, OS_SIGNAL_NCCL_RAS,
 					 hash_bytes(HASH_SEED, text, strlen(text)) >> 8, 1, text);
 		}
+		ship_again(n, p, now_ns);
 	}
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A job hangs, and NCCL's RAS service on the host says which rank is behind: that is evidence of the incident. Others
-# that have the port answer nonsense, or without end: counted, named by doctor, and sysomd goes on.
+# A job hangs, and NCCL's RAS service on the host says which rank is behind, after the hang was reported: that is evidence
+# of the incident. Others that have the port answer nonsense, or without end: counted, named by doctor, and sysomd goes on.
 . "$(dirname "$0")/lib.sh"
 read -r port < <(free_ports 1)
 echo silent >"$WORK/mode"
@@ -22,7 +22,7 @@ rank() { # rank allreduces
 }
 hang first
 ok "three ranks attach" stack_wait 20 attached 3
-echo "{\"communicators\":[{\"hash\":\"0xc0ffee\",\"size\":3,\"ranks\":[$(rank 0 677),$(rank 2 677)],
+echo "late{\"communicators\":[{\"hash\":\"0xc0ffee\",\"size\":3,\"ranks\":[$(rank 0 677),$(rank 2 677)],
 	\"missing_ranks\":[{\"rank\":1,\"host\":\"10.0.0.1\",\"pid\":$(pid_of 1),\"status\":{\"considered_dead\":false}}]}]}" \
 	>"$WORK/mode.new"
 mv "$WORK/mode.new" "$WORK/mode"

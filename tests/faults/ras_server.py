@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Answers as NCCL's RAS service does: ras_server.py PORT MODE-FILE. The file is read at each connection: a JSON status
-to send, or one of the words text (of a version without JSON), http, silent, flood, close."""
+to send ("late" before it: 8 s later), or one of the words text (of a version without JSON), http, silent, flood,
+close."""
 import socketserver
 import sys
 import time
@@ -39,7 +40,9 @@ class Client(socketserver.StreamRequestHandler):
         if mode == "flood":
             while True:
                 self.wfile.write(b'{"communicators": [' + b"[" * 65536)
-        self.wfile.write((TEXT if mode == "text" else mode).encode())
+        if mode.startswith("late"):
+            time.sleep(8)
+        self.wfile.write((TEXT if mode == "text" else mode.removeprefix("late")).encode())
 
 
 class Server(socketserver.ThreadingTCPServer):
