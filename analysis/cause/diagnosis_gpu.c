@@ -479,8 +479,15 @@ static const char *family_of(struct pair *p)
 	return *p->family ? p->family : kernel_name_family(p->name, p->family, sizeof(p->family));
 }
 
-/* The missing kernel that `fresh` replaces: with the same base name, else of the same family and
- * launched as often; of several the one with most time. */
+/* How many of the base's launches the slow steps lack. */
+static double lacking(const struct pair *p)
+{
+	return p->total_ns > 0 ? p->count - p->slow_count : 0;
+}
+
+/* The kernel that `fresh` replaces, in all slow steps or in some of them: at least half of its launches are
+ * lacking there. It has the same base name, else it is of the same family and lacks as many; of several,
+ * the one with most time. */
 static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 {
 	const char *mine = family_of(fresh);
@@ -491,10 +498,11 @@ static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 		double differ;
 		bool exact;
 
-		if (!is_gone(&p[i]) || p[i].paired || is_other_work(&p[i], p, n))
+		if (!(lacking(&p[i]) > 0) || p[i].paired || is_other_work(&p[i], p, n) ||
+		    lacking(&p[i]) < thresholds.part.half * fresh->slow_count)
 			continue;
 		exact = !strcmp(mine, family_of(&p[i]));
-		differ = fabs(fresh->slow_count - p[i].count);
+		differ = fabs(fresh->slow_count - lacking(&p[i]));
 		if (!exact && !(is_family(mine, p[i].family) &&
 				differ <= thresholds.part.little * p[i].count))
 			continue;
