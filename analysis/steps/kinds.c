@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow stretch is a run of consecutive slow steps. It founds a kind under two conditions. First,
  * similar stretches lie before it at equal distances, down to the first judged step. Second, no
- * similar stretch lies elsewhere that does not also recur, at this distance or at one other. Two
+ * similar stretch lies elsewhere that does not also recur, at this distance or at one other. A stretch of
+ * a known kind counts in neither condition. Two
  * stretches prove little, so the first one may found a kind with only one other. Thus a transient
  * hides at most the first step of a fault. The third stretch confirms the kind, or the kind is
  * dropped. A stretch that grew longer than its kind keeps the kind alive but does not change its usual
@@ -27,12 +28,13 @@ struct event {
 	uint32_t part; /* the longest one of part_ns */
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
-	bool paired; /* it founded a kind together with one other */
-	bool over;   /* what a stretch added beyond its kind */
+	bool paired;   /* it founded a kind together with one other */
+	uint64_t kind; /* the place that it was charged to; 0: none */
 };
 
 struct place {
 	bool used, grown;
+	uint64_t id; /* from 1 on */
 	/* by: the account that is compared; part: the longest one; missed: consecutive missing
 	 * occurrences */
 	uint32_t by, part, missed;
@@ -80,6 +82,7 @@ struct kinds {
 	struct event event[KINDS_EVENTS];
 	uint32_t events;
 	struct place place[KINDS_PLACES];
+	uint64_t places; /* founded so far */
 	struct work work[KINDS_WORKS];
 	uint32_t works;
 	double total_ns;
@@ -247,29 +250,19 @@ static double usual_extra(const struct kinds *k, const struct place *p, double *
 	return usual;
 }
 
-/* Whether a kind that is known has a place there. */
-static bool is_known_at(const struct kinds *k, uint64_t step)
+/* Whether it is of a known kind. Such a stretch founds no other one. */
+static bool is_explained(const struct kinds *k, const struct event *e)
 {
-	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
-		const struct place *p = &k->place[i];
-		uint64_t most = jitter(k, p->period);
-
-		if (p->used && p->count >= thresholds.count.few && step <= p->last + most &&
-		    (p->last + most - step) % p->period <= 2 * most)
+	for (uint32_t i = 0; i < KINDS_PLACES; i++)
+		if (k->place[i].used && k->place[i].id == e->kind &&
+		    k->place[i].count >= thresholds.count.few)
 			return true;
-	}
 	return false;
 }
 
-/* Such a stretch founds no other kind. */
-static bool is_explained(const struct kinds *k, const struct event *e)
-{
-	return !e->over && is_known_at(k, e->first);
-}
-
 /* A similar stretch of no known kind at that step; NULL: none. */
-static const struct event *event_at(const struct kinds *k, uint64_t step, uint64_t most,
-				    uint32_t part, double first_ns)
+static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
+			      double first_ns)
 {
 	for (uint32_t i = 0; i < k->events; i++)
 		if (is_near(k->event[i].first, step, most) &&
@@ -338,14 +331,14 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 /* The occurrence at this distance before *at; *at becomes its step. Places without a judged step are
  * passed over. NULL: no place is left after the first judged step, or, with *is_empty, a place has no
  * occurrence. */
-static const struct event *one_before(const struct kinds *k, uint64_t *at, uint64_t period,
-				      uint32_t part, double first_ns, bool *is_empty)
+static struct event *one_before(struct kinds *k, uint64_t *at, uint64_t period, uint32_t part,
+				double first_ns, bool *is_empty)
 {
 	uint64_t most = jitter(k, period);
 
 	*is_empty = false;
 	while (*at >= period && *at - period >= k->start) {
-		const struct event *e = event_at(k, *at - period, most, part, first_ns);
+		struct event *e = event_at(k, *at - period, most, part, first_ns);
 		struct interval passed;
 
 		*at = e ? e->first : *at - period;
@@ -363,7 +356,7 @@ static const struct event *one_before(const struct kinds *k, uint64_t *at, uint6
 
 /* The number of similar stretches at this distance down to the first judged step, including the one
  * at `step`; 0 if one is missing. */
-static uint32_t chain_length(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+static uint32_t chain_length(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 			     double first_ns)
 {
 	bool is_empty = false;
@@ -376,7 +369,7 @@ static uint32_t chain_length(const struct kinds *k, uint64_t step, uint64_t peri
 
 /* The similar stretches of no known kind that have none before them at this distance, though they are
  * not in the first period: one bit per entry of event[]. *early: those in the first period. */
-static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+static uint64_t lonely_ones(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 			    double first_ns, uint64_t *early)
 {
 	uint64_t lonely = 0;
@@ -388,11 +381,9 @@ static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t perio
 		bool is_empty;
 
 		if ((part != BY_ALL && e->part != part) || !is_alike(k, e, part, first_ns) ||
-		    e->first + 1 >= step)
+		    e->first + 1 >= step || is_explained(k, e))
 			continue;
 		one_before(k, &at, period, part, first_ns, &is_empty);
-		if (is_known_at(k, e->first))
-			continue;
 		if (e->first < k->start + period)
 			*early |= 1ull << i;
 		else if (is_empty)
@@ -403,8 +394,8 @@ static uint64_t lonely_ones(const struct kinds *k, uint64_t step, uint64_t perio
 
 /* The stretches of the chain at this distance that e is in, from the first judged step to `step`, one
  * bit each; 0: a place is empty, or they are too few for a kind. */
-static uint64_t chain_of(const struct kinds *k, const struct event *e, uint64_t period,
-			 uint64_t step, uint32_t part)
+static uint64_t chain_of(struct kinds *k, const struct event *e, uint64_t period, uint64_t step,
+			 uint32_t part)
 {
 	uint64_t most = jitter(k, period), at = e->first, chain = 1ull << (e - k->event);
 	double first_ns = e->part_ns[part];
@@ -427,7 +418,7 @@ static uint64_t chain_of(const struct kinds *k, const struct event *e, uint64_t 
 }
 
 /* The stretches at this distance before `step`. */
-static uint64_t chain_before(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+static uint64_t chain_before(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 			     double first_ns)
 {
 	const struct event *e;
@@ -442,8 +433,7 @@ static uint64_t chain_before(const struct kinds *k, uint64_t step, uint64_t peri
 /* Whether all similar stretches, except in the first period, have one before them at this distance, or
  * are another kind with those of the first period. Otherwise the distance is one of many between the
  * steps of a fault. */
-static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-		    double first_ns)
+static bool repeats(struct kinds *k, uint64_t step, uint64_t period, uint32_t part, double first_ns)
 {
 	uint64_t early, lonely = lonely_ones(k, step, period, part, first_ns, &early),
 			need = lonely | (early & ~chain_before(k, step, period, part, first_ns));
@@ -508,7 +498,7 @@ static void find_in(struct kinds *k, uint32_t part, struct found *best)
 static struct place *find_kind(struct kinds *k, uint64_t step)
 {
 	struct found found = {0};
-	const struct event *before;
+	struct event *before;
 	uint64_t at = step;
 	double first_ns;
 	struct place *p;
@@ -525,12 +515,14 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	first_ns = k->open.part_ns[found.part];
 	p = free_place(k);
 	*p = (struct place){.used = true,
+			    .id = ++k->places,
 			    .by = found.part,
 			    .part = found.part == BY_ALL ? k->open.part : found.part,
 			    .period = found.period,
 			    .last = step,
 			    .first_ns = first_ns};
 	while ((before = one_before(k, &at, p->period, p->by, first_ns, &is_empty))) {
+		before->kind = p->id;
 		p->first = before->first;
 		p->count++;
 		p->steps += before->last + 1 - before->first;
@@ -598,8 +590,8 @@ static void pass_places(struct kinds *k, uint64_t step)
 
 /* ---- slow stretches ---- */
 
-/* Stretches of known kinds are kept too, because a kind may turn out to be none. The earliest of them
- * gives its place first. */
+/* Stretches of known kinds are kept too: a kind may turn out to be none. When there is no room, the
+ * earliest of them goes, or the earliest of all. */
 static void remember(struct kinds *k, const struct event *e)
 {
 	struct event *to = &k->event[0];
@@ -633,6 +625,7 @@ static void close_stretch(struct kinds *k)
 
 		if (!(k->of & 1u << i))
 			continue;
+		k->open.kind = p->id;
 		p->count++;
 		p->missed = 0;
 		p->steps += one ? k->open.last + 1 - k->open.first : 1;
@@ -774,7 +767,7 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
 	if (v.grown && !(k->over.first_ns > 0)) {
 		k->over = (struct event){
-		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns, .over = true};
+		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
 		k->over.part_ns[part] = k->over.part_ns[BY_ALL] = k->over.first_ns;
 	}
 	k->over.last = step;
