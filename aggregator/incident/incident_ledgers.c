@@ -316,21 +316,58 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 			add(list[q].excerpt, list[q].kind, true, 1, s, &to->own);
 }
 
-/* The rank's own healthy steps and its peers' steps. Those of other phases may have other work, so they
- * count only if there are too few others. */
+/* How much longer the slow steps are than a reference of as much work. */
+static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
+		       const struct ledger *usual)
+{
+	return step_ns(j, slow) - step_ns(j, usual) * ledger_work_ratio(slow, usual);
+}
+
+static bool shows(const struct incident_judgement *j, const struct ledger *slow,
+		  const struct ledger *usual, double lost_ns)
+{
+	return usual->steps >= thresholds.count.few &&
+	       (lost_ns <= 0 || shown_by(j, slow, usual) >= thresholds.part.half * lost_ns);
+}
+
+/* Whether one of the references has enough steps and shows at least half of the loss; 0: or anything. */
+static bool is_shown(const struct incident_judgement *j, const struct kind_ledgers *l,
+		     double lost_ns)
+{
+	return shows(j, &l->slow, &l->own, lost_ns) || shows(j, &l->slow, &l->peers, lost_ns);
+}
+
+static void collect(const struct incident *i, const struct incident_judgement *j,
+		    const struct member *m, const struct coll_split *s, double lost_ns, bool same,
+		    struct kind_ledgers *to)
+{
+	add_healthy(j, m, s, lost_ns, same, to);
+	if (j->kind != FINDING_UNIFORM)
+		add_peers(i, j, s, same, to);
+}
+
+/* The rank's own healthy steps and its peers' steps. Those of other phases may have other work. They count
+ * if there are too few others, or if they alone show the loss: then the phase is the rank's own, as one
+ * with other kernels is. */
 static void add_references(const struct incident *i, const struct incident_judgement *j,
 			   const struct member *m, const struct coll_split *s, double lost_ns,
 			   struct kind_ledgers *to)
 {
-	for (int same = 1; same >= 0 && to->own.steps < thresholds.count.few &&
-			   to->peers.steps < thresholds.count.few;
-	     same--) {
-		ledger_fini(&to->own);
-		ledger_fini(&to->peers);
-		add_healthy(j, m, s, lost_ns, same, to);
-		if (j->kind != FINDING_UNIFORM)
-			add_peers(i, j, s, same, to);
+	struct kind_ledgers all = {.kind = to->kind, .slow = to->slow}, rest;
+	bool enough;
+
+	collect(i, j, m, s, lost_ns, true, to);
+	enough = is_shown(j, to, 0);
+	if (is_shown(j, to, lost_ns))
+		return;
+	collect(i, j, m, s, lost_ns, false, &all);
+	rest = all;
+	if (!enough || is_shown(j, &all, lost_ns)) {
+		rest = *to;
+		*to = all;
 	}
+	ledger_fini(&rest.own);
+	ledger_fini(&rest.peers);
 }
 
 /* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
@@ -434,13 +471,6 @@ static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, str
 				(double)of_kind[k].slow.steps / slow_steps *
 				    (steps / (double)l->steps));
 	}
-}
-
-/* How much longer the slow steps are than a reference of as much work. */
-static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
-		       const struct ledger *usual)
-{
-	return step_ns(j, slow) - step_ns(j, usual) * ledger_work_ratio(slow, usual);
 }
 
 /* Chooses the reference: the rank's own steps, if they show nearly as much as its peers. */

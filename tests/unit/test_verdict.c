@@ -1871,6 +1871,53 @@ static void steps_of_another_phase_are_better_than_none(void **unused)
 	json_decref(j);
 }
 
+/* All its steps last 120 ms and are of phase 1, in which its model expects that of the first ones. */
+static void slow_phase(struct made *m)
+{
+	uint64_t t = m->w.begin_ns;
+
+	slow_gemm(m, 1.5);
+	for (uint32_t i = 0; i < STEPS; i++, t += 120 * MS) {
+		struct step *s = &m->steps[i].step;
+		uint64_t later = t - s->begin_ns;
+
+		s->phase = 1;
+		s->begin_ns = t;
+		s->end_ns = t + 120 * MS;
+		s->latency_ns = 120 * MS;
+		s->self_ns = 110 * MS;
+		s->compute_ns = 70 * MS;
+		m->steps[i].expected_ns = (i < HEALTHY ? 120 : 100) * MS;
+		for (uint32_t k = 3 * i; k < 3 * i + 3; k++) {
+			m->device[k].launch_ns += later;
+			m->device[k].begin_ns += later;
+			m->device[k].end_ns += later;
+		}
+		m->device[3 * i].end_ns += (i < HEALTHY ? 20 : 0) * MS;
+		m->host[i].begin_ns += later;
+		m->host[i].end_ns += later;
+	}
+	m->w.end_ns = t;
+}
+
+/* Other kernels make a phase of their own, which its usual steps do not explain. */
+static void a_phase_of_one_rank_alone_is_compared_with_other_phases(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	slow_phase(&m);
+	send(&m);
+	healthy_peers();
+	make(&m, 5, WINDOW_SELF, 4, 20);
+	slow_phase(&m);
+	j = json_of(send(&m));
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_float_equal(gemm_when_healthy_ms(j), 40, 0.01);
+	json_decref(j);
+}
+
 /* Its rank lost less than a fifth of what was lost in all. */
 static void what_costs_little_beside_a_fault_is_none(void **unused)
 {
@@ -3293,6 +3340,7 @@ static const struct CMUnitTest tests[] = {
     CASE(healthy_steps_from_before_the_fault_are_the_reference),
     CASE(steps_of_another_phase_are_no_reference),
     CASE(steps_of_another_phase_are_better_than_none),
+    CASE(a_phase_of_one_rank_alone_is_compared_with_other_phases),
     CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
     CASE(a_second_fault_that_costs_less_is_reported_too),
     CASE(what_most_other_ranks_lose_too_is_no_second_fault),
