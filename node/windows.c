@@ -402,7 +402,7 @@ void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns)
 		ship_anomaly(s, now_ns);
 }
 
-static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
+static bool ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 {
 	struct window_step last[STALL_STEPS];
 	struct windows_request q = {.reason = WINDOW_STALL, .steps = last, .end_ns = now_ns};
@@ -412,7 +412,7 @@ static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 		 (double)(now_ns - since) * 1e-9);
 	if (grant == ANOMALY_COUNT_ONLY) {
 		s->rank->stats.windows_counted++;
-		return;
+		return false;
 	}
 	q.summary_only = grant == ANOMALY_SUMMARY;
 	q.step_count = rank_recent(s->rank, 0, UINT64_MAX, last, STALL_STEPS);
@@ -420,6 +420,7 @@ static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 		last[i].flags |= WINDOW_STEP_MARGIN;
 	q.begin_ns = q.step_count ? last[0].step.begin_ns : since;
 	ship(s, &q);
+	return true;
 }
 
 static bool peer_hangs(const struct slot *s)
@@ -445,12 +446,12 @@ void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t n
 	ship_stall(s, rank_stalled_since(s->rank), now_ns);
 }
 
-void windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns)
+bool windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns)
 {
 	struct slot *s = &w->slot[slot];
+	uint64_t since = s->id && !s->ended ? rank_stalled_since(s->rank) : 0;
 
-	if (s->id && rank_stalled_since(s->rank))
-		ship_stall(s, rank_stalled_since(s->rank), now_ns);
+	return since && ship_stall(s, since, now_ns);
 }
 
 void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns)

@@ -71,8 +71,9 @@ void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns);
  * its job on this node hangs with unfinished work and may wait for this rank. Otherwise it is idle.
  * Ships a window when a hang begins. */
 void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t now_ns);
-/* More is known of what the rank stands still in: if it hangs, ships another window. */
-void windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns);
+/* Ships another window of a hang, because more is known about it. False: the rank does not hang or has
+ * ended, or its share of windows is used up. */
+bool windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns);
 /* The aggregator suspects a rank here: until end_ns, at most a minute, beats come faster and every
  * tick is sampled. */
 void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns);

@@ -169,3 +169,10 @@ struct node {
 	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
 	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */
 };
+
+/* Whether all that the process recorded has been read. p: may be NULL. */
+static inline bool process_is_read(const struct process *p)
+{
+	return p && p->state == PROCESS_ATTACHED && p->link.trace_state == RING_TRACE_ON &&
+	       !p->lanes.backlog;
+}

@@ -309,13 +309,9 @@ static void look_at_stall(const struct process *p)
 void ship_tend(struct node *n, uint64_t now_ns)
 {
 	windows_tend(n->analysis.windows, now_ns);
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		const struct process *p = n->processes[i];
-
-		if (p && p->state == PROCESS_ATTACHED && p->link.trace_state == RING_TRACE_ON &&
-		    !p->lanes.backlog)
-			look_at_stall(p);
-	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (process_is_read(n->processes[i]))
+			look_at_stall(n->processes[i]);
 }
 
 void ship_flush(struct node *n)

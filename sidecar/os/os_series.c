@@ -182,7 +182,7 @@ static bool is_usual(const struct os_span *b, const struct os_series_query *q)
 	return true;
 }
 
-/* Whether each bucket is of the latest usual time, OS_SERIES_USUAL_NS in all. Returns how long they are. */
+/* Marks the latest usual buckets, OS_SERIES_USUAL_NS in all, and returns their length. */
 static uint64_t find_usual(const struct os_series *s, const struct os_series_query *q, bool *usual)
 {
 	uint64_t ns = 0;

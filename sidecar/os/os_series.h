@@ -12,7 +12,7 @@
 
 /* Shortest bucket: an earlier read extends the current one. */
 #define OS_SERIES_BUCKET_NS 900000000ull
-/* The usual value is of so much time, the latest that is usual, and needs at least so much. */
+/* The usual value is the mean of the latest usual time: at most and at least so much of it. */
 #define OS_SERIES_USUAL_NS     60000000000ull
 #define OS_SERIES_USUAL_MIN_NS 4000000000ull
 

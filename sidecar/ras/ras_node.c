@@ -30,7 +30,7 @@
 #define STILL_NS 2500000000ull
 #define AGAIN_NS 30000000000ull
 /* For each read and write, and for all: the service itself waits 10 s for processes that do not answer.
- * Then the hang has been reported, and another window takes the answer along. */
+ * By then the hang has been reported, and another window carries the answer. */
 #define WAIT_S	 12
 #define WHOLE_MS 15000u
 /* No user's: a service that does not answer delays no user's requests. */
@@ -53,7 +53,7 @@ struct ras_node {
 	uint64_t asked_ns;
 	struct ras_stats stats;
 	struct ras_report last; /* the latest answer */
-	/* of each slot: the hash of the answer that its latest window has, and of the hang's begin */
+	/* of each slot: hash of the findings that its windows have, and of the hang's begin */
 	uint64_t shipped[LIMIT_NODE_PROCESSES];
 	uint64_t last_unix_ns; /* 0: none yet */
 };
@@ -109,16 +109,19 @@ static bool is_named(const struct ras_node *r, pid_t pid)
 	return false;
 }
 
-/* Not for an answer that the hang's windows have. */
+/* Nothing if a window of this hang has these findings. Its first one has all that is known by then. */
 static void ship_again(struct node *n, const struct process *p, uint64_t now_ns)
 {
 	struct ras_node *r = n->ras;
-	uint64_t hash =
-	    hash_bytes(rank_still_since(p->rank), r->last.finding, sizeof(r->last.finding));
+	uint64_t hash = rank_still_since(p->rank);
 
-	if (r->last.finding_count && hash != r->shipped[p->slot])
-		windows_stall_again(n->analysis.windows, p->slot, now_ns);
-	r->shipped[p->slot] = hash;
+	for (uint32_t k = 0; k < r->last.finding_count; k++)
+		hash = hash_bytes(hash, r->last.finding[k].text, strlen(r->last.finding[k].text));
+	if (!r->last.finding_count || hash == r->shipped[p->slot] || !process_is_read(p))
+		return;
+	if (!rank_stalled_since(p->rank) ||
+	    windows_stall_again(n->analysis.windows, p->slot, now_ns))
+		r->shipped[p->slot] = hash;
 }
 
 static void tell(struct node *n, uint64_t now_ns)

@@ -189,6 +189,24 @@ static void work_that_does_not_end_is_a_hang_from_the_last_work_on(void **state)
 	assert_false(hangs(g, 0));
 }
 
+/* An answer about the hang comes after its window. A rank that has ended stands still as well. */
+static void what_is_known_later_of_a_hang_has_a_window(void **state)
+{
+	struct rig *g = *state;
+
+	give(g->rank[0], g->now_ns);
+	assert_false(windows_stall_again(g->windows, 0, g->now_ns));
+	for (int i = 0; i < 10; i++, g->now_ns += S)
+		look(g, true, false);
+	assert_int_equal(g->stalls[0], 1);
+	assert_true(windows_stall_again(g->windows, 0, g->now_ns));
+	assert_int_equal(g->stalls[0], 2);
+	assert_false(windows_stall_again(g->windows, RANKS, g->now_ns));
+	windows_end(g->windows, 0);
+	assert_false(windows_stall_again(g->windows, 0, g->now_ns));
+	assert_int_equal(g->stalls[0], 2);
+}
+
 /* The culprit of a hang may be the one whose GPU has nothing to do: its host does not come. */
 static void a_rank_that_others_wait_for_hangs_with_them(void **state)
 {
@@ -359,6 +377,7 @@ int main(void)
 	    T(a_server_without_requests_does_not_hang),
 	    T(who_launches_does_not_hang_though_no_step_is_found),
 	    T(work_that_does_not_end_is_a_hang_from_the_last_work_on),
+	    T(what_is_known_later_of_a_hang_has_a_window),
 	    T(a_rank_that_others_wait_for_hangs_with_them),
 	    T(another_jobs_hang_is_none_of_its_business),
 	    T(a_beat_says_since_when_a_rank_hangs),
