@@ -485,9 +485,14 @@ static double lacking(const struct pair *p)
 	return p->total_ns > 0 ? p->count - p->slow_count : 0;
 }
 
-/* The kernel that `fresh` replaces, in all slow steps or in some of them: at least half of its launches are
- * lacking there. It has the same base name, else it is of the same family and lacks as many; of several,
- * the one with most time. */
+/* Whether they lack at least half as many as they have of the other one. */
+static bool is_lacking(const struct pair *p, const struct pair *other)
+{
+	return lacking(p) > 0 && lacking(p) >= thresholds.part.half * other->slow_count;
+}
+
+/* The kernel that `fresh` replaces, in all slow steps or in some: of the same base name, else of the same
+ * family and launched as often as that one is lacking; of several, the one with most time. */
 static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 {
 	const char *mine = family_of(fresh);
@@ -498,8 +503,8 @@ static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 		double differ;
 		bool exact;
 
-		if (!(lacking(&p[i]) > 0) || p[i].paired || is_other_work(&p[i], p, n) ||
-		    lacking(&p[i]) < thresholds.part.half * fresh->slow_count)
+		if (p[i].paired || is_other_work(&p[i], p, n) ||
+		    !(is_gone(&p[i]) || is_lacking(&p[i], fresh)))
 			continue;
 		exact = !strcmp(mine, family_of(&p[i]));
 		differ = fabs(fresh->slow_count - lacking(&p[i]));
