@@ -110,7 +110,7 @@
 #define LIMIT_PYTHON_FILE_BYTES	 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
 /* ---- OS signals (sidecar/os/os_signals.h) ---- */
-/* One second each: the usual value needs the last minute, and a window may be requested two minutes
+/* One second each: the usual value looks through all of them, and a window may be requested two minutes
  * late. */
 #define LIMIT_OS_SECONDS 192u
 /* For 8 ranks: some 50 threads and CPUs each that have a figure worth keeping; 900 bytes each. */

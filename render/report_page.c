@@ -370,7 +370,7 @@ static void put_hidden(FILE *to, const char *name, const char *value)
 
 void report_page_list(FILE *to, const json_t *answer)
 {
-	static const char *const query[] = {"job", "state"};
+	static const char *const query[] = {"job", "state", "limit"};
 	const char *next = jsonget_text(answer, "next");
 	unsigned shown = 0;
 	const json_t *in;

@@ -347,7 +347,7 @@ static void answer_page(struct http_answer *a, void (*write)(FILE *to, const jso
 static void get_list_page(const struct api_sources *api, const struct http_query *q,
 			  const char *name, struct http_answer *a)
 {
-	static const char *const query[] = {"job", "state"};
+	static const char *const query[] = {"job", "state", "limit"};
 	json_t *j;
 
 	get_incidents(api, q, name, a);

@@ -429,8 +429,8 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
 }
 
-/* Whether no rank lost more than a host that is late for some steps, or than some steps take. That is
- * not an incident, however certain the finding. A drift lasts; its window shows only some of its steps. */
+/* Whether each rank lost less than half a second, and less than some steps take. That is no incident,
+ * however certain the finding. A drift lasts; its window shows only some of its steps. */
 static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {

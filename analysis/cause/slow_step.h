@@ -47,8 +47,8 @@ struct slow_step {
 	 * "": none. */
 	char span[SLOW_STEP_TEXT_BYTES];
 	double span_ns, span_usual_ns;
-	/* The innermost function in which the step's thread spent at least half of known_ns, running or
-	 * blocked; a Python function if there is one; "": none. With the line where it was longest:
+	/* The function in which the step's thread spent at least half of known_ns, running or blocked: of
+	 * those that say most (frame_class.h) the innermost; "": none. With the line where it was longest:
 	 * "pad (utils.py:41)". */
 	char function[SLOW_STEP_TEXT_BYTES];
 	char function_name[SLOW_STEP_TEXT_BYTES]; /* without the line */

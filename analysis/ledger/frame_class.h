@@ -8,7 +8,7 @@
 const char *frame_class_library(const struct stack_batch *b, const struct stack_frame *f);
 /* Whether it is of a library whose functions show how a thread waits, not for what: the C runtime. */
 bool frame_class_is_runtime(const struct stack_batch *b, const struct stack_frame *f);
-/* 0: nothing, because every program calls it; 1: a native function; 2: one of Python's standard library;
- * FRAME_CLASS_MOST: other Python code. */
+/* 0: nothing, because it has no name or every program calls it; 1: a native function; 2: one of Python's
+ * standard library; FRAME_CLASS_MOST: other Python code. Not for kernel frames. */
 #define FRAME_CLASS_MOST 3
 int frame_class_informative(const struct stack_batch *b, const struct stack_frame *f);

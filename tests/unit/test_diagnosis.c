@@ -1362,7 +1362,7 @@ static void says_what_is_missing_and_is_less_sure(void **unused)
 	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
 	assert_true(out.missing_count > 1);
 	assert_true(out.confidence < less);
-	assert_true(1 - out.confidence > 1.5 * (1 - sure)); /* it is wrong more often by as much */
+	assert_true(1 - out.confidence > 1.5 * (1 - sure)); /* wrong at least half as often again */
 }
 
 /* Nothing but zeros and "not known" must be handled, too. */

@@ -820,31 +820,33 @@ static void a_nodes_anomaly_is_a_transient_until_it_costs_much(void **unused)
 	assert_string_equal(symptom(), "slow_rank");
 }
 
-/* All wait, nobody is slow itself: so many steps of 170 ms in place of 133, in so many seconds. */
-static void all_wait(uint32_t steps, double seconds)
+/* All wait, nobody is slow itself: so many steps take so much longer, in so many seconds. */
+static void all_wait(uint32_t steps, double usual_ms, double more_ms, double seconds)
 {
 	teardown(NULL);
 	setup(NULL);
 	for (int rank = 0; rank < 4; rank++) {
 		struct digest d = window("job", rank, WINDOW_COMM, 1, 1 + seconds);
 
-		d.steps = 40;
+		d.steps = 60;
 		d.slow.flagged = rank == 1 ? steps : 1;
-		d.latency_ns = 170e6;
-		d.expected_ns = 133e6;
-		d.self_ns = d.expected_self_ns = 60e6;
+		d.latency_ns = (usual_ms + more_ms) * 1e6;
+		d.expected_ns = usual_ms * 1e6;
+		d.self_ns = d.expected_self_ns = usual_ms / 2 * 1e6;
 		add(d);
 	}
 }
 
 static void seconds_in_which_all_only_waited_are_a_transient(void **unused)
 {
-	all_wait(12, 3.2); /* 444 ms */
+	all_wait(12, 133, 37, 3.2); /* 444 ms */
 	assert_string_equal(symptom(), "transient");
-	all_wait(14, 3.2); /* 518 ms */
+	all_wait(14, 133, 37, 3.2); /* 518 ms */
 	assert_string_equal(symptom(), "slow_job");
-	all_wait(12, 5.5);
+	all_wait(40, 40, 10, 3.2); /* more than eight steps */
 	assert_string_equal(symptom(), "transient");
+	all_wait(40, 40, 10, 5.5);
+	assert_string_equal(symptom(), "slow_job");
 }
 
 /* The rank's own window and its node's have the same steps. */

@@ -73,7 +73,7 @@ static void means_of_the_window_and_of_the_time_before(void **state)
 	os_series_close(s);
 }
 
-/* A minute of usual time, the latest one, is found behind 80 s that are not. */
+/* The latest minute of usual time lies before an anomaly of 80 s. */
 static void usual_time_is_found_before_a_long_anomaly(void **state)
 {
 	struct os_span unusual = {80 * S, 160 * S};
