@@ -418,15 +418,44 @@ static bool found_uniform(const struct incident *i)
 	return false;
 }
 
+/* Whether it lost at least half of its self time in collectives on the CPU, in which ranks wait for each
+ * other. */
+static bool lost_in_collectives(const struct member *m)
+{
+	const struct excerpt *p = m->excerpts.slow.excerpt;
+	double ns = 0, steps = 0;
+
+	for (uint32_t k = 0; p && k < p->kinds; k++) {
+		const struct ledger *l = excerpt_ledger(p, k, false);
+
+		steps += (double)l->steps;
+		for (uint32_t q = 0; q < l->count; q++)
+			if (l->account[q].what == LEDGER_HOST_COLLECTIVE)
+				ns += (double)l->account[q].ns;
+	}
+	return ns > 0 && ns * (double)m->steps.flagged >=
+			     thresholds.part.half * m->steps.self_excess_ns * steps;
+}
+
+/* Whether the culprits wait for each other, as then those do that are none. */
+static bool wait_for_each_other(const struct incident *i, const struct incident_judgement *j)
+{
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (incident_is_culprit(i, j, &i->members[k]) &&
+		    !lost_in_collectives(&i->members[k]))
+			return false;
+	return j->culprits >= 2;
+}
+
 /* Whether most ranks are slow. If a rank only waits, the job as a whole is not slow, however small
- * it is. */
-static bool is_most(const struct incident *i, const struct incident_judgement *j)
+ * it is, unless all do. */
+static bool is_most(const struct incident *i, const struct incident_judgement *j, bool all_wait)
 {
 	bool one_waits = false;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
 		one_waits |= incident_is_victim(i, j, &i->members[k]);
-	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
+	return 2 * j->culprits > j->ranks && (!one_waits || all_wait || found_uniform(i));
 }
 
 /* Whether each rank lost less than half a second, and less than some steps take. That is no incident,
@@ -513,7 +542,7 @@ static void judge_waited(const struct incident *i, struct incident_judgement *j,
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *j)
 {
 	const struct member *accused = NULL;
-	bool most;
+	bool most, all_wait;
 
 	*j = (struct incident_judgement){.ranks = job_ranks};
 	if (!is_transient(i))
@@ -542,10 +571,12 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	}
 	if (j->ranks < 2)
 		j->ranks = i->member_count;
-	most = is_most(i, j);
+	all_wait = wait_for_each_other(i, j);
+	most = is_most(i, j, all_wait);
 	j->symptom = symptom_of(i, j, accused != NULL, most && j->culprits >= 2);
 	j->kind = kind_of(j, most);
-	j->by_count = most && j->culprits >= 2 && !found_uniform(i) && (accused || !j->finding) &&
+	j->by_count = most && j->culprits >= 2 && !all_wait && !found_uniform(i) &&
+		      (accused || !j->finding) &&
 		      (!strcmp(j->symptom, "slow_job") || j->kind == FINDING_UNIFORM);
 }
 

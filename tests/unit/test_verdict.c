@@ -1263,6 +1263,21 @@ static void lost_segments_of_one_rank_explain_what_others_wait_for(void **unused
 	json_decref(j);
 }
 
+/* Two ranks wait for the others' messages on the GPU. */
+static void ranks_that_wait_for_each_other_on_the_cpu_are_all_slow(void **unused)
+{
+	json_t *j;
+
+	for (int rank = 0; rank < 6; rank++)
+		at_socket(rank, WINDOW_SELF, 40, 0);
+	window(6, WINDOW_COMM, 40);
+	j = json_of(window(7, WINDOW_COMM, 40));
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "");
+	assert_string_equal(cause_of(j), "net-wait");
+	json_decref(j);
+}
+
 static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
 {
 	json_t *j;
@@ -3323,6 +3338,7 @@ static const struct CMUnitTest tests[] = {
     CASE(in_a_full_incident_the_culprit_has_room),
     CASE(room_is_counted_right_whatever_comes),
     CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
+    CASE(ranks_that_wait_for_each_other_on_the_cpu_are_all_slow),
     CASE(who_waits_on_the_cpu_for_a_late_rank_is_not_slow),
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
