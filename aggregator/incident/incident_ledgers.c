@@ -186,12 +186,12 @@ static void add_views(const struct incident *i, const struct member *m, const st
 	free(spells);
 }
 
-/* same: only steps of the kind; else also those of other phases. */
+/* same: steps of the kind's phase; else of other phases. */
 static bool compares(const struct excerpt_kind *is, bool healthy, const struct excerpt_kind *kind,
 		     bool same)
 {
 	return is->period == kind->period &&
-	       (!same || (healthy ? is->healthy_phase : is->phase) == kind->phase);
+	       ((healthy ? is->healthy_phase : is->phase) == kind->phase) == same;
 }
 
 /* Steps in which the peer was not late itself: those in which it waited, and the healthy ones of its
@@ -316,58 +316,21 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 			add(list[q].excerpt, list[q].kind, true, 1, s, &to->own);
 }
 
-/* How much longer the slow steps are than a reference of as much work. */
-static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
-		       const struct ledger *usual)
+static bool has_reference(const struct kind_ledgers *l)
 {
-	return step_ns(j, slow) - step_ns(j, usual) * ledger_work_ratio(slow, usual);
+	return l->own.steps >= thresholds.count.few || l->peers.steps >= thresholds.count.few;
 }
 
-static bool shows(const struct incident_judgement *j, const struct ledger *slow,
-		  const struct ledger *usual, double lost_ns)
+/* The rank's own healthy steps and its peers' steps: those of the kind's phase, or of other phases. */
+static void add_references(const struct incident *i, const struct incident_judgement *j,
+			   const struct member *m, const struct coll_split *s, double lost_ns,
+			   bool same, struct kind_ledgers *to)
 {
-	return usual->steps >= thresholds.count.few &&
-	       (lost_ns <= 0 || shown_by(j, slow, usual) >= thresholds.part.half * lost_ns);
-}
-
-/* Whether one of the references has enough steps and shows at least half of the loss; 0: or anything. */
-static bool is_shown(const struct incident_judgement *j, const struct kind_ledgers *l,
-		     double lost_ns)
-{
-	return shows(j, &l->slow, &l->own, lost_ns) || shows(j, &l->slow, &l->peers, lost_ns);
-}
-
-static void collect(const struct incident *i, const struct incident_judgement *j,
-		    const struct member *m, const struct coll_split *s, double lost_ns, bool same,
-		    struct kind_ledgers *to)
-{
+	ledger_fini(&to->own);
+	ledger_fini(&to->peers);
 	add_healthy(j, m, s, lost_ns, same, to);
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, s, same, to);
-}
-
-/* The rank's own healthy steps and its peers' steps. Those of other phases may have other work. They count
- * if there are too few others, or if they alone show the loss: then the phase is the rank's own, as one
- * with other kernels is. */
-static void add_references(const struct incident *i, const struct incident_judgement *j,
-			   const struct member *m, const struct coll_split *s, double lost_ns,
-			   struct kind_ledgers *to)
-{
-	struct kind_ledgers all = {.kind = to->kind, .slow = to->slow}, rest;
-	bool enough;
-
-	collect(i, j, m, s, lost_ns, true, to);
-	enough = is_shown(j, to, 0);
-	if (is_shown(j, to, lost_ns))
-		return;
-	collect(i, j, m, s, lost_ns, false, &all);
-	rest = all;
-	if (!enough || is_shown(j, &all, lost_ns)) {
-		rest = *to;
-		*to = all;
-	}
-	ledger_fini(&rest.own);
-	ledger_fini(&rest.peers);
 }
 
 /* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
@@ -385,8 +348,8 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	out->slow_steps = out->slow.steps;
 	for (uint32_t k = 0; k < open->kinds; k++)
 		ledger_add(&before.own, excerpt_ledger(open, k, true), 1);
-	if (!before.own.steps)
-		add_healthy(j, m, NULL, 0, false, &before);
+	for (int same = 1; same >= 0 && !before.own.steps; same--)
+		add_healthy(j, m, NULL, 0, same, &before);
 	out->usual = before.own;
 	out->usual_is_own = true;
 	return true;
@@ -473,6 +436,13 @@ static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, str
 	}
 }
 
+/* How much longer the slow steps are than a reference of as much work. */
+static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
+		       const struct ledger *usual)
+{
+	return step_ns(j, slow) - step_ns(j, usual) * ledger_work_ratio(slow, usual);
+}
+
 /* Chooses the reference: the rank's own steps, if they show nearly as much as its peers. */
 static bool choose(const struct incident_judgement *j, const struct kind_ledgers *of_kind,
 		   uint32_t n, double lost_ns, struct incident_ledgers *out)
@@ -491,6 +461,43 @@ static bool choose(const struct incident_judgement *j, const struct kind_ledgers
 	*out = takes_own ? own : peers;
 	incident_ledgers_close(takes_own ? &peers : &own);
 	return has_own || has_peers;
+}
+
+/* Compares each kind with steps of its phase (same), where these are enough, or else of other phases. */
+static bool compare(const struct incident *i, const struct incident_judgement *j,
+		    const struct member *m, const struct coll_split *s, double lost_ns, bool same,
+		    struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		if (!of_kind[k].slow.steps)
+			continue;
+		add_references(i, j, m, s, lost_ns, same, &of_kind[k]);
+		if (same && !has_reference(&of_kind[k]))
+			add_references(i, j, m, s, lost_ns, false, &of_kind[k]);
+	}
+	return choose(j, of_kind, n, lost_ns, out);
+}
+
+/* Steps of other phases may have other work, so they are the reference only if they show the loss and those
+ * of the same phase do not: then the phase is the rank's alone, as one with other kernels is. */
+static bool compare_best(const struct incident *i, const struct incident_judgement *j,
+			 const struct member *m, const struct coll_split *s, double lost_ns,
+			 struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
+{
+	bool known = compare(i, j, m, s, lost_ns, true, of_kind, n, out);
+	double enough_ns = thresholds.part.half * lost_ns;
+	struct incident_ledgers other;
+
+	if (!known || shown_by(j, &out->slow, &out->usual) >= enough_ns)
+		return known;
+	if (compare(i, j, m, s, lost_ns, false, of_kind, n, &other) &&
+	    shown_by(j, &other.slow, &other.usual) >= enough_ns) {
+		incident_ledgers_close(out);
+		*out = other;
+	} else {
+		incident_ledgers_close(&other);
+	}
+	return true;
 }
 
 static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
@@ -545,11 +552,8 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 		return false;
 	split = split_of(i, j);
 	n = add_slow(i, m, flagged, split, of_kind);
-	for (uint32_t k = 0; k < n; k++)
-		if (of_kind[k].slow.steps)
-			add_references(i, j, m, split, lost_ns, &of_kind[k]);
+	known = compare_best(i, j, m, split, lost_ns, of_kind, n, out);
 	coll_split_close(split);
-	known = choose(j, of_kind, n, lost_ns, out);
 	out->flagged = flagged;
 	out->period = common_period(of_kind, n);
 	same_work(j, lost_ns, out);
