@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow stretch is a run of consecutive slow steps. It founds a kind under two conditions. First,
  * similar stretches lie before it at equal distances, down to the first judged step. Second, no
- * similar stretch lies elsewhere that does not also recur, at this distance or at one other. A stretch of
- * a known kind counts in neither condition. Two
- * stretches prove little, so the first one may found a kind with only one other. Thus a transient
- * hides at most the first step of a fault. The third stretch confirms the kind, or the kind is
- * dropped. A stretch that grew longer than its kind keeps the kind alive but does not change its usual
- * length. The part that is too much counts as a stretch of its own, perhaps of another kind. */
+ * similar stretch lies elsewhere that does not also recur, at this distance or at one other. A
+ * stretch of a known kind counts in neither condition. Two stretches prove little, so the first one
+ * may found a kind with only one other. Thus a transient hides at most the first step of a fault. The
+ * third stretch confirms the kind, or the kind is dropped. A stretch that grew longer than its kind
+ * keeps the kind alive but does not change its usual length. The part that is too much counts as a
+ * stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>

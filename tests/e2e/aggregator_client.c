@@ -240,13 +240,13 @@ static void fault_steps(struct window_step *steps, uint32_t n, uint64_t first, b
 		memset(s, 0, sizeof(*s));
 		s->step.index = first + k;
 		s->step.begin_ns = 1000000000ull + (first + k) * 100000000;
-		s->step.latency_ns = out ? 130000000 : 100000000;
-		s->step.self_ns = out && self ? 110000000 : 80000000;
+		s->step.latency_ns = out ? 150000000 : 100000000;
+		s->step.self_ns = out && self ? 130000000 : 80000000;
 		s->step.end_ns = s->step.begin_ns + s->step.latency_ns;
 		s->expected_ns = 100000000;
 		s->expected_self_ns = 80000000;
-		s->excess = out ? 0.3 : 0;
-		s->self_excess = out && self ? 0.375 : 0;
+		s->excess = out ? 0.5 : 0;
+		s->self_excess = out && self ? 0.625 : 0;
 		s->flags =
 		    out ? WINDOW_STEP_OUT | (k > 3 ? WINDOW_STEP_FLAGGED : 0) : WINDOW_STEP_MARGIN;
 	}
