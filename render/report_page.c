@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "analysis/cause/diagnosis.h"
-#include "base/check.h"
 #include "base/embed.h"
 #include "base/text/jsonget.h"
 #include "render/incident_ledger.h"
@@ -370,10 +369,10 @@ static void put_hidden(FILE *to, const char *name, const char *value)
 
 void report_page_list(FILE *to, const json_t *answer)
 {
-	static const char *const query[] = {"job", "state", "limit"};
-	const char *next = jsonget_text(answer, "next");
+	const char *next = jsonget_text(answer, "next"), *name;
+	const json_t *in, *query = json_object_get(answer, "query");
 	unsigned shown = 0;
-	const json_t *in;
+	json_t *value;
 	size_t i;
 
 	put_head(to, "Incidents");
@@ -399,8 +398,8 @@ void report_page_list(FILE *to, const json_t *answer)
 	if (*next) {
 		fputs("<form action=\"incidents\">\n", to);
 		put_hidden(to, "after", next);
-		for (i = 0; i < ARRAY_LEN(query); i++)
-			put_hidden(to, query[i], jsonget_text(answer, query[i]));
+		json_object_foreach ((json_t *)query, name, value)
+			put_hidden(to, name, jsonget_text(query, name));
 		fputs("<p><button>Older ones</button></p></form>\n", to);
 	}
 	report_page_end(to);

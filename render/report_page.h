@@ -18,7 +18,7 @@ void report_page_end(FILE *to);
 void report_page_write(FILE *to, const json_t *incident);
 
 /* Of an answer of /api/v1/incidents: a page with a link to each incident's, without transients. The button
- * for older ones keeps "job", "state" and "limit", which the caller adds to the answer. */
+ * for older ones keeps the arguments in "query", which the caller adds to the answer. */
 void report_page_list(FILE *to, const json_t *answer);
 
 /* report_verdict.c: the diagnosis, or that there is none. */

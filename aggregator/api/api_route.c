@@ -347,17 +347,20 @@ static void answer_page(struct http_answer *a, void (*write)(FILE *to, const jso
 static void get_list_page(const struct api_sources *api, const struct http_query *q,
 			  const char *name, struct http_answer *a)
 {
-	static const char *const query[] = {"job", "state", "limit"};
-	json_t *j;
+	static const char *const kept[] = {"job", "state", "limit"};
+	json_t *j, *query;
 
 	get_incidents(api, q, name, a);
 	if (a->status != MHD_HTTP_OK)
 		return;
 	j = json_loadb((const char *)a->body.data, a->body.bytes, 0, NULL);
 	buf_clear(&a->body);
-	for (size_t i = 0; i < ARRAY_LEN(query); i++)
-		if (http_query_get(q, query[i]))
-			json_object_set_new(j, query[i], json_string(http_query_get(q, query[i])));
+	query = json_object();
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		if (http_query_get(q, kept[i]))
+			json_object_set_new(query, kept[i],
+					    json_string(http_query_get(q, kept[i])));
+	json_object_set_new(j, "query", query);
 	answer_page(a, report_page_list, j);
 }
 

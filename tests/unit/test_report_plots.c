@@ -214,8 +214,9 @@ static void odd_figures_have_bounded_pictures(void **state)
 /* Older ones may be more than transients. */
 static void a_page_of_transients_is_no_end_of_the_list(void **state)
 {
-	json_t *list = json_pack("{s:[{s:s, s:s}], s:s, s:s}", "incidents", "id", "00000001",
-				 "symptom", "transient", "next", "00000001", "job", "a & \"b\"");
+	json_t *list =
+	    json_pack("{s:[{s:s, s:s}], s:s, s:{s:s}}", "incidents", "id", "00000001", "symptom",
+		      "transient", "next", "00000001", "query", "job", "a & \"b\"");
 
 	for (int last = 0; last < 2; last++) {
 		char *text = NULL;
