@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of consecutive slow steps. It founds a kind under two conditions. First,
- * similar stretches lie before it at equal distances, down to the first judged step. Second, no
- * similar stretch lies elsewhere that does not also recur, at this distance or at one other. A
- * stretch of a known kind counts in neither condition. Two stretches prove little, so the first one
- * may found a kind with only one other. Thus a transient hides at most the first step of a fault. The
- * third stretch confirms the kind, or the kind is dropped. A stretch that grew longer than its kind
+ * A slow stretch is a run of consecutive slow steps. It founds a kind if stretches at equal distances,
+ * down to the first judged step, recur beyond chance. Other work on the machine makes steps slow,
+ * too, as often as similar stretches are seen: so chance would fill so many places with so much
+ * probability, at so many distances. A fault also recurs, but began later: its stretches are a late
+ * chain, which explains them better. Two stretches prove little. They found a kind only if no other is
+ * similar, and a stretch does that once: thus a transient hides at most the first step of a fault.
+ * The third stretch must prove the kind, or it is dropped. A stretch that grew longer than its kind
  * keeps the kind alive but does not change its usual length. The part that is too much counts as a
  * stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
@@ -16,7 +17,6 @@
 #include "model/thresholds.h"
 
 #define NO_STEP UINT64_MAX
-_Static_assert(KINDS_EVENTS <= 64, "a set of events is one word");
 /* Accounts by which stretches are compared: enum kinds_part, or all of them together. */
 #define BY_ALL	 KINDS_PARTS
 #define BY_COUNT (KINDS_PARTS + 1)
@@ -28,7 +28,6 @@ struct event {
 	uint32_t part; /* the longest one of part_ns */
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
-	bool paired;   /* it founded a kind together with one other */
 	uint64_t kind; /* the place that it was charged to; 0: none */
 };
 
@@ -38,7 +37,7 @@ struct place {
 	/* by: the account that is compared; part: the longest one; missed: consecutive missing
 	 * occurrences */
 	uint32_t by, part, missed;
-	uint64_t period, first, last;
+	uint64_t period, most, first, last; /* most: by how much it may miss its place */
 	uint64_t count, steps;
 	/* first_ns: what the first step of the latest occurrence added to its part */
 	double total_ns, first_ns, extra[KINDS_EXTRAS];
@@ -64,8 +63,9 @@ struct learned {
 
 struct kinds {
 	struct kinds_config config;
-	uint64_t start; /* the first step that had an expected latency */
-	uint64_t next;	/* the step after the latest one */
+	uint64_t start;	 /* the first step that had an expected latency */
+	uint64_t next;	 /* the step after the latest one */
+	uint64_t judged; /* steps */
 	/* Later steps that were not judged: without an expected latency, or skipped. */
 	struct interval unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
@@ -260,17 +260,6 @@ static bool is_explained(const struct kinds *k, const struct event *e)
 	return false;
 }
 
-/* A similar stretch of no known kind at that step; NULL: none. */
-static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
-			      double first_ns)
-{
-	for (uint32_t i = 0; i < k->events; i++)
-		if (is_near(k->event[i].first, step, most) &&
-		    is_alike(k, &k->event[i], part, first_ns) && !is_explained(k, &k->event[i]))
-			return &k->event[i];
-	return NULL;
-}
-
 static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
 {
 	struct interval *i = &k->unseen[(k->unseens + KINDS_UNSEEN - 1) % KINDS_UNSEEN];
@@ -310,144 +299,179 @@ static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 	return any;
 }
 
+/* The first remembered stretch that does not begin before that step; their number: none. */
+static uint32_t event_from(const struct kinds *k, uint64_t step)
+{
+	uint32_t low = 0, high = k->events;
+
+	while (low < high) {
+		uint32_t mid = (low + high) / 2;
+
+		if (k->event[mid].first < step)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* The longest stretch of no known kind at that step; NULL: none. *any: there is one of a known
+ * kind. */
+static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
+			      bool *any)
+{
+	struct event *best = NULL;
+
+	*any = false;
+	for (uint32_t i = event_from(k, step > most ? step - most : 0);
+	     i < k->events && k->event[i].first <= step + most; i++) {
+		struct event *e = &k->event[i];
+
+		if (!has_part(e, part))
+			continue;
+		if (is_explained(k, e))
+			*any = true;
+		else if (!best || e->part_ns[part] > best->part_ns[part])
+			best = e;
+	}
+	return best;
+}
+
 /* Whether the place says nothing: its steps were not judged, or it is within a longer slow stretch. What
  * a step should take is known of those from which a model has learned. */
 static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
 {
 	const struct interval *unseen = unseen_at(k, step, most);
+	uint32_t i = event_from(k, step);
 
 	if (unseen && was_usual(k, step, most))
 		return false;
-	for (uint32_t i = 0; i < k->events && !unseen; i++)
-		if (k->event[i].first < step && step <= k->event[i].last + 1) {
-			*out = (struct interval){k->event[i].first, k->event[i].last + 1};
-			return true;
-		}
 	if (unseen)
 		*out = *unseen;
-	return unseen;
+	else if (i && step <= k->event[i - 1].last + 1)
+		*out = (struct interval){k->event[i - 1].first, k->event[i - 1].last + 1};
+	else
+		return false;
+	return true;
 }
 
-/* The occurrence at this distance before *at; *at becomes its step. Places without a judged step are
- * passed over. NULL: no place is left after the first judged step, or, with *is_empty, a place has no
- * occurrence. */
-static struct event *one_before(struct kinds *k, uint64_t *at, uint64_t period, uint32_t part,
-				double first_ns, bool *is_empty)
-{
-	uint64_t most = jitter(k, period);
+/* Stretches at equal distances before the open one. */
+struct chain {
+	uint64_t period, most; /* most: by how much a stretch may miss its place, in steps */
+	uint32_t part, members;
+	bool late; /* a place before them, since the first judged step, is empty */
+	uint16_t member[KINDS_EVENTS]; /* indices of event[], the latest first */
+	/* If similar stretches came by chance: how often a place would be taken, and how many chains
+	 * like this one would be expected; logarithms. */
+	double taken, by_chance;
+};
 
-	*is_empty = false;
-	while (*at >= period && *at - period >= k->start) {
-		struct event *e = event_at(k, *at - period, most, part, first_ns);
+/* usual_ns: the median of what its stretches added to the account; none of them added less than half
+ * of it. Other work on the machine may add any time. */
+static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint64_t most,
+			   double *usual_ns)
+{
+	struct chain c = {.period = period, .most = most, .part = part};
+	double ns[KINDS_EVENTS + 1] = {k->open.part_ns[part]};
+	uint64_t at = k->open.first, near = jitter(k, period);
+
+	while (at >= period && at - period >= k->start) {
+		bool of_kind;
+		struct event *e = event_at(k, at -= period, most, part, &of_kind);
 		struct interval passed;
 
-		*at = e ? e->first : *at - period;
-		if (e)
-			return e;
-		*is_empty = !is_passed(k, *at, most, &passed);
-		if (*is_empty)
-			return NULL;
-		/* no event lies in it: on to its first place at once */
-		if (*at > passed.first + most)
-			*at -= (*at - passed.first - most) / period * period;
-	}
-	return NULL;
-}
-
-/* The number of similar stretches at this distance down to the first judged step, including the one
- * at `step`; 0 if one is missing. */
-static uint32_t chain_length(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-			     double first_ns)
-{
-	bool is_empty = false;
-	uint32_t n = 1;
-
-	while (one_before(k, &step, period, part, first_ns, &is_empty))
-		n++;
-	return is_empty ? 0 : n;
-}
-
-/* The similar stretches of no known kind that have none before them at this distance, though they are
- * not in the first period: one bit per entry of event[]. *early: those in the first period. */
-static uint64_t lonely_ones(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-			    double first_ns, uint64_t *early)
-{
-	uint64_t lonely = 0;
-
-	*early = 0;
-	for (uint32_t i = 0; i < k->events; i++) {
-		const struct event *e = &k->event[i];
-		uint64_t at = e->first;
-		bool is_empty;
-
-		if ((part != BY_ALL && e->part != part) || !is_alike(k, e, part, first_ns) ||
-		    e->first + 1 >= step || is_explained(k, e))
+		if (e) {
+			at = e->first;
+			c.member[c.members++] = (uint16_t)(e - k->event);
+			ns[c.members] = e->part_ns[part];
 			continue;
-		one_before(k, &at, period, part, first_ns, &is_empty);
-		if (e->first < k->start + period)
-			*early |= 1ull << i;
-		else if (is_empty)
-			lonely |= 1ull << i;
+		}
+		if (of_kind)
+			continue;
+		if (!is_passed(k, at, near, &passed)) {
+			c.late = true;
+			break;
+		}
+		/* no stretch begins in it: on to its first place at once */
+		if (at > passed.first + near)
+			at -= (at - passed.first - near) / period * period;
 	}
-	return lonely;
+	*usual_ns = median_of(ns, c.members + 1);
+	for (uint32_t i = 0; i < c.members; i++)
+		if (k->event[c.member[i]].part_ns[part] * k->config.alike_ratio < *usual_ns) {
+			c.members = i;
+			c.late = true;
+		}
+	if (!is_alike(k, &k->open, part, *usual_ns))
+		c.members = 0;
+	return c;
 }
 
-/* The stretches of the chain at this distance that e is in, from the first judged step to `step`, one
- * bit each; 0: a place is empty, or they are too few for a kind. */
-static uint64_t chain_of(struct kinds *k, const struct event *e, uint64_t period, uint64_t step,
-			 uint32_t part)
+/* Whether the stretch is similar to a chain's, of no known kind, and before the open one. */
+static bool is_similar(const struct kinds *k, const struct event *e, uint32_t part, double usual_ns)
 {
-	uint64_t most = jitter(k, period), at = e->first, chain = 1ull << (e - k->event);
-	double first_ns = e->part_ns[part];
-	const struct event *next;
-	bool is_empty;
+	return (part == BY_ALL || e->part == part) && is_alike(k, e, part, usual_ns) &&
+	       e->first >= k->start && e->first + 1 < k->open.first && !is_explained(k, e);
+}
 
-	while ((next = one_before(k, &at, period, part, first_ns, &is_empty)))
-		chain |= 1ull << (next - k->event);
-	for (at = e->first; !is_empty && at + period + most < step;) {
+/* Of n judged steps, n / (m (m + 1)) distances have m places since the first one, and n / m have at
+ * least so many, as a late chain needs. */
+static double by_chance(const struct kinds *k, struct chain *c, double usual_ns)
+{
+	double steps = (double)k->judged, members = c->members, all = members;
+	uint32_t next = 0;
+
+	for (uint32_t i = k->events; i-- > 0;)
+		if (next < c->members && c->member[next] == i)
+			next++;
+		else
+			all += is_similar(k, &k->event[i], c->part, usual_ns);
+	c->taken = log(fmin(1, (double)(2 * c->most + 1) * all / steps));
+	return log(steps / (c->late ? members : members * (members + 1))) + members * c->taken;
+}
+
+/* Whether each similar stretch has one before it at this distance, where a step was judged. */
+static bool all_recur(struct kinds *k, const struct chain *c, double usual_ns)
+{
+	for (uint32_t i = 0; i < k->events; i++) {
+		const struct event *e = &k->event[i], *before;
 		struct interval passed;
+		bool of_kind;
 
-		next = event_at(k, at + period, most, part, first_ns);
-		at = next ? next->first : at + period;
-		chain |= next ? 1ull << (next - k->event) : 0;
-		is_empty = !next && !is_passed(k, at, most, &passed);
-		if (!next && !is_empty && passed.last > at)
-			at += (passed.last - at) / period * period;
+		if (!is_similar(k, e, c->part, usual_ns) || e->first < k->start + c->period)
+			continue;
+		before = event_at(k, e->first - c->period, c->most, c->part, &of_kind);
+		if (before ? before->part_ns[c->part] * k->config.alike_ratio < usual_ns
+			   : !of_kind && !is_passed(k, e->first - c->period, c->most, &passed))
+			return false;
 	}
-	return is_empty || __builtin_popcountll(chain) < (int)thresholds.count.few ? 0 : chain;
+	return true;
 }
 
-/* The stretches at this distance before `step`. */
-static uint64_t chain_before(struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-			     double first_ns)
+/* The chains that chance explains least: a kind and a late one. In a kind with a few occurrences every
+ * similar stretch must recur, until chance explains it hardly at all. */
+static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct chain *late)
 {
-	const struct event *e;
-	uint64_t chain = 0;
-	bool is_empty;
+	for (uint32_t i = 0; i < 2 * k->events; i++) {
+		const struct event *e = &k->event[i / 2];
+		uint64_t period = k->open.first - e->first, most = i % 2 ? jitter(k, period) : 0;
+		double usual_ns;
+		struct chain c;
 
-	while ((e = one_before(k, &step, period, part, first_ns, &is_empty)))
-		chain |= 1ull << (e - k->event);
-	return chain;
-}
-
-/* Whether all similar stretches, except in the first period, have one before them at this distance, or
- * are another kind with those of the first period. Otherwise the distance is one of many between the
- * steps of a fault. */
-static bool repeats(struct kinds *k, uint64_t step, uint64_t period, uint32_t part, double first_ns)
-{
-	uint64_t early, lonely = lonely_ones(k, step, period, part, first_ns, &early),
-			need = lonely | (early & ~chain_before(k, step, period, part, first_ns));
-	const struct event *e = &k->event[lonely ? __builtin_ctzll(lonely) : 0];
-
-	for (uint32_t i = 0; lonely && i < k->events; i++) {
-		uint64_t at = k->event[i].first,
-			 other = at < e->first ? e->first - at : at - e->first,
-			 chain = other ? chain_of(k, e, other, step, part) : 0;
-
-		if (chain && !(need & ~chain) && !(chain & ~(lonely | early)))
-			return true;
+		if (e->last + 1 >= k->open.first || !has_part(e, part) || is_explained(k, e) ||
+		    (i % 2 && !most))
+			continue;
+		c = follow(k, period, part, most, &usual_ns);
+		if (c.members < 1u + c.late || (c.members == 1 && e->kind))
+			continue;
+		c.by_chance = by_chance(k, &c, usual_ns);
+		if (c.late && c.by_chance < late->by_chance)
+			*late = c;
+		else if (!c.late && c.by_chance < kind->by_chance &&
+			 (c.by_chance < log(thresholds.sure.false_per_file) ||
+			  (c.by_chance < 0 && all_recur(k, &c, usual_ns))))
+			*kind = c;
 	}
-	return !lonely;
 }
 
 static void learn_extra(struct place *p, double extra_ns)
@@ -468,66 +492,53 @@ static struct place *free_place(struct kinds *k)
 	return least;
 }
 
-/* A kind that the open stretch founds with earlier ones. */
-struct found {
-	struct event *with; /* the latest one */
-	uint64_t period;
-	uint32_t part, length; /* length: of the chain; 0: no kind */
-};
-
-static void find_in(struct kinds *k, uint32_t part, struct found *best)
+/* Whether the late chain, which began with a fault, explains the kind: chance explains it less, and may
+ * explain the kind's stretches before it. */
+static bool is_of_fault(const struct chain *c, const struct chain *late)
 {
-	double first_ns = k->open.part_ns[part];
-	uint64_t step = k->open.first;
+	uint32_t before = 0;
 
-	for (uint32_t i = 0; i < k->events && !k->past_unknown; i++) {
-		struct event *e = &k->event[i];
-		uint64_t distance = step - e->first;
-		uint32_t n = 0;
-
-		if (e->last + 1 < step && is_alike(k, e, part, first_ns) && !is_explained(k, e))
-			n = chain_length(k, step, distance, part, first_ns);
-		if (n > best->length && (n > 2 || (n == 2 && !e->paired)) &&
-		    repeats(k, step, distance, part, first_ns))
-			*best = (struct found){e, distance, part, n};
-	}
+	if (late->by_chance >= c->by_chance)
+		return false;
+	while (before < c->members &&
+	       c->member[c->members - 1 - before] < late->member[late->members - 1])
+		before++;
+	return before * c->taken >= log(thresholds.sure.false_per_file);
 }
 
 /* NULL: none. All accounts together come first, then each one that matters: of the ranks that write a
  * checkpoint, each waits for the others now and then. */
 static struct place *find_kind(struct kinds *k, uint64_t step)
 {
-	struct found found = {0};
-	struct event *before;
-	uint64_t at = step;
-	double first_ns;
+	struct chain found = {.by_chance = INFINITY}, late = found;
 	struct place *p;
-	bool is_empty;
 
-	find_in(k, BY_ALL, &found);
+	if (k->past_unknown)
+		return NULL;
+	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
 		if (has_part(&k->open, part))
-			find_in(k, part, &found);
-	if (!found.length)
+			find_in(k, part, &found, &late);
+	if (!found.members || is_of_fault(&found, &late))
 		return NULL;
-	if (found.length == 2)
-		found.with->paired = true;
-	first_ns = k->open.part_ns[found.part];
 	p = free_place(k);
 	*p = (struct place){.used = true,
 			    .id = ++k->places,
 			    .by = found.part,
 			    .part = found.part == BY_ALL ? k->open.part : found.part,
 			    .period = found.period,
+			    .most = found.most,
+			    .first = k->event[found.member[found.members - 1]].first,
 			    .last = step,
-			    .first_ns = first_ns};
-	while ((before = one_before(k, &at, p->period, p->by, first_ns, &is_empty))) {
-		before->kind = p->id;
-		p->first = before->first;
+			    .first_ns = k->open.part_ns[found.part]};
+	for (uint32_t i = found.members; i-- > 0;) {
+		struct event *e = &k->event[found.member[i]];
+
+		e->kind = p->id;
 		p->count++;
-		p->steps += before->last + 1 - before->first;
-		p->total_ns += before->extra_ns;
-		learn_extra(p, before->extra_ns);
+		p->steps += e->last + 1 - e->first;
+		p->total_ns += e->extra_ns;
+		learn_extra(p, e->extra_ns);
 	}
 	return p;
 }
@@ -549,7 +560,7 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 		bool alike = grown <= k->config.alike_ratio;
 
 		if (!p->used || k->of & 1u << i || grown * k->config.alike_ratio < 1 ||
-		    !is_near(step, p->last + p->period, jitter(k, p->period)))
+		    !is_near(step, p->last + p->period, p->most))
 			continue;
 		if (best && (alike != best_alike ? best_alike : p->count <= best->count))
 			continue;
@@ -575,12 +586,11 @@ static void pass_places(struct kinds *k, uint64_t step)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
-		uint64_t most = jitter(k, p->period);
 
-		if (!p->used || k->of & 1u << i || step <= p->last + p->period + most)
+		if (!p->used || k->of & 1u << i || step <= p->last + p->period + p->most)
 			continue;
 		p->last += p->period;
-		if (unseen_at(k, p->last, most))
+		if (unseen_at(k, p->last, p->most))
 			continue;
 		p->missed++;
 		if (p->count < thresholds.count.few || p->missed >= k->config.miss_max)
@@ -591,25 +601,21 @@ static void pass_places(struct kinds *k, uint64_t step)
 /* ---- slow stretches ---- */
 
 /* Stretches of known kinds are kept too: a kind may turn out to be none. When there is no room, the
- * earliest of them goes, or the earliest of all. */
+ * earliest of them goes, or the shortest of the others. */
 static void remember(struct kinds *k, const struct event *e)
 {
-	struct event *to = &k->event[0];
-	bool explained = is_explained(k, to);
+	uint32_t out = 0;
+	bool explained = is_explained(k, &k->event[0]);
 
-	if (k->events < KINDS_EVENTS) {
-		k->event[k->events++] = *e;
-		return;
+	for (uint32_t i = 1; i < KINDS_EVENTS && k->events == KINDS_EVENTS && !explained; i++) {
+		explained = is_explained(k, &k->event[i]);
+		if (explained || k->event[i].extra_ns < k->event[out].extra_ns)
+			out = i;
 	}
-	for (uint32_t i = 1; i < KINDS_EVENTS; i++) {
-		bool other = is_explained(k, &k->event[i]);
-
-		if (other == explained ? k->event[i].first >= to->first : explained)
-			continue;
-		to = &k->event[i];
-		explained = other;
-	}
-	*to = *e;
+	if (k->events == KINDS_EVENTS)
+		memmove(&k->event[out], &k->event[out + 1],
+			(--k->events - out) * sizeof(k->event[0]));
+	k->event[k->events++] = *e;
 }
 
 /* If several kinds coincide, each is charged its usual time. */
@@ -671,12 +677,9 @@ static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 	k->is_open = true;
 	p = kind_at(k, step, part_ns);
 	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
-	if (p && p->count < thresholds.count.few &&
-	    !repeats(k, step, p->period, p->by, part_ns[p->by])) {
+	if (p && p->count < thresholds.count.few)
 		p->used = false;
-		p = NULL;
-	}
-	if (!p)
+	if (!p || !p->used)
 		p = find_kind(k, step);
 	if (p)
 		k->of = 1u << (p - k->place);
@@ -827,6 +830,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	}
 	if (k->start == NO_STEP)
 		k->start = s->index;
+	k->judged++;
 	if (!(expected_self_ns > 0))
 		self = 0;
 	extra = fmax((double)s->latency_ns - expected_ns, self);

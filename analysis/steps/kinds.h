@@ -4,9 +4,10 @@
  *
  * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
  * place has the usual work and takes longer in the same account. It recurs at equal distances in
- * steps, without a gap since the first judged step. A fault in every tenth step also keeps its
- * distance, but it begins after a stretch without it, so it never becomes a kind. Equal distances
- * in seconds make no kind: the job counts steps, but other processes on the node do not.
+ * steps, without a gap since the first judged step, more often than slow steps would by chance. A
+ * fault in every tenth step also keeps its distance, but it begins after a stretch without it, so it
+ * never becomes a kind. Equal distances in seconds make no kind: the job counts steps, but other
+ * processes on the node do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #pragma once
@@ -15,15 +16,15 @@
 
 #define KINDS_PLACES  8u   /* kinds by place; a new one replaces the cheapest */
 #define KINDS_WORKS   16u  /* kinds by work: one per model */
-#define KINDS_EVENTS  64u  /* remembered slow stretches; those of a kind are replaced first */
+#define KINDS_EVENTS  256u /* remembered slow stretches; those of kinds go first, then short ones */
 #define KINDS_UNSEEN  64u  /* remembered stretches of steps that were not judged */
 #define KINDS_LEARNED 128u /* latest steps from which a model learned before it judged */
 #define KINDS_EXTRAS  16u  /* latest occurrences in a reference */
 #define KINDS_NEAR    16u  /* latest usual steps, to find a slow step's account */
 
 struct kinds_config {
-	/* By how much two occurrences of a kind may differ in time while few are known. Smaller: a
-	 * checkpoint on busy storage is not a kind. Larger: unrelated slow steps become one. */
+	/* Up to this factor an occurrence is like the others of its kind. Smaller: a checkpoint on
+	 * busy storage is not a kind. Larger: unrelated slow steps become one. */
 	double alike_ratio;
 	/* An occurrence has grown if its extra time is more than the usual one times
 	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of
@@ -33,7 +34,8 @@ struct kinds_config {
 	 * 1, chapter IX. */
 	double tail_mads, floor_ratio, few_ratio;
 	/* By how much an occurrence may miss its place, as a share of the distance, because the
-	 * number of steps found in an evaluation varies. Distances below 32 must be exact. */
+	 * number of steps found in an evaluation varies. Distances below 32 must be exact, and so
+	 * must those of a kind whose first occurrences were. */
 	double jitter_share;
 	uint32_t miss_max; /* the kind ends after this many consecutive missing occurrences */
 };
