@@ -81,9 +81,9 @@ struct window_step {
 	double expected_self_ns; /* self time */
 	double excess, self_excess;
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
-	/* The kind that it is compared with (kinds.h): one that recurs after this many steps; 0: the
-	 * steps of its phase. */
-	uint32_t period;
+	/* The rank's kind of steps with which it is compared (kinds.h), and after how many steps that
+	 * recurs; 0: with the steps of its phase. */
+	uint32_t kind, period;
 };
 /* A step unlike any before it may not come again. One that counts by itself is no transient. */
 static inline bool window_step_is_transient(const struct window_step *s)

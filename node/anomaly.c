@@ -57,7 +57,7 @@ static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 	uint32_t least = k->kernels < s->step.kernels ? k->kernels : s->step.kernels,
 		 most = k->kernels + s->step.kernels - least;
 
-	return k->count && k->period == s->period && k->phase == s->step.phase &&
+	return k->count && k->kind == s->kind && k->phase == s->step.phase &&
 	       most - least <= (uint32_t)(thresholds.part.little * most);
 }
 
@@ -67,8 +67,8 @@ static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 static bool gives_way(const struct anomaly_kind *b, const struct anomaly_kind *k,
 		      const struct window_step *s)
 {
-	bool b_same = !b->count || (b->period == s->period && b->phase == s->step.phase),
-	     k_same = !k->count || (k->period == s->period && k->phase == s->step.phase);
+	bool b_same = !b->count || (b->kind == s->kind && b->phase == s->step.phase),
+	     k_same = !k->count || (k->kind == s->kind && k->phase == s->step.phase);
 
 	return b_same != k_same ? b_same : last_of(b) < last_of(k);
 }
@@ -82,7 +82,7 @@ static void remember_usual(struct anomaly *a, const struct window_step *s)
 			k = &a->kind[i];
 	if (!is_of(k, s))
 		*k = (struct anomaly_kind){
-		    .period = s->period, .phase = s->step.phase, .kernels = s->step.kernels};
+		    .kind = s->kind, .phase = s->step.phase, .kernels = s->step.kernels};
 	k->step[k->next] = *s;
 	k->step[k->next].flags |= WINDOW_STEP_MARGIN;
 	k->next = (k->next + 1) % ANOMALY_KIND_STEPS;

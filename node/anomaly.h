@@ -39,7 +39,7 @@ struct anomaly_bucket {
 
 /* The latest usual steps of one phase and kind, with about as many launches. */
 struct anomaly_kind {
-	uint32_t phase, period, kernels, next, count; /* count 0: free */
+	uint32_t phase, kind, kernels, next, count; /* count 0: free */
 	struct window_step step[ANOMALY_KIND_STEPS];
 };
 

@@ -138,6 +138,7 @@ static struct window_step as_window_step(const struct step *s, const struct judg
 	ws.expected_self_ns = v->expected_self_ns;
 	ws.excess = v->excess;
 	ws.self_excess = v->self_excess;
+	ws.kind = v->kind;
 	ws.period = v->period;
 	ws.flags |= (v->out ? WINDOW_STEP_OUT : 0) | (v->flagged ? WINDOW_STEP_FLAGGED : 0) |
 		    (v->first ? WINDOW_STEP_FIRST : 0) | (v->spike ? WINDOW_STEP_SPIKE : 0);

@@ -48,7 +48,7 @@ static void row_from_step(struct row *r, const struct window_step *w)
 	    s->key,
 	    s->work_count,
 	    s->source,
-	    s->flags,
+	    (uint64_t)w->kind << 32 | s->flags,
 	    (uint64_t)w->period << 32 | w->flags,
 	    /* above, a zero device time and one equal to the host's look the same. The last
 		 * bit: the latency is the device's, as in found steps */
@@ -93,6 +93,7 @@ static void row_to_step(const struct row *r, struct window_step *w)
 	s->work_count = (uint32_t)v[20];
 	s->source = (uint32_t)v[21];
 	s->flags = (uint32_t)v[22];
+	w->kind = (uint32_t)(v[22] >> 32);
 	w->flags = (uint32_t)v[23];
 	w->period = (uint32_t)(v[23] >> 32);
 	memcpy(s->work, r->floats, sizeof(s->work));

@@ -154,7 +154,7 @@ struct kind_ledgers {
 /* Whether their slow steps are compared with each other. */
 static bool is_same(const struct excerpt_kind *a, const struct excerpt_kind *b)
 {
-	return a->period == b->period && a->phase == b->phase;
+	return a->kind == b->kind && a->period == b->period && a->phase == b->phase;
 }
 
 static void add_kind(const struct excerpt *p, double weight, const struct coll_split *s,
@@ -186,11 +186,12 @@ static void add_views(const struct incident *i, const struct member *m, const st
 	free(spells);
 }
 
-/* same: steps of the kind's phase; else of other phases. */
-static bool compares(const struct excerpt_kind *is, bool healthy, const struct excerpt_kind *kind,
-		     bool same)
+/* own: of the same rank; kinds of other ranks are of the same sort if they recur as often. same: steps of
+ * the kind's phase; else of other phases. */
+static bool compares(const struct excerpt_kind *is, bool own, bool healthy,
+		     const struct excerpt_kind *kind, bool same)
 {
-	return is->period == kind->period &&
+	return (!own || is->kind == kind->kind) && is->period == kind->period &&
 	       ((healthy ? is->healthy_phase : is->phase) == kind->phase) == same;
 }
 
@@ -205,7 +206,7 @@ static void add_peer(const struct member *m, const struct coll_split *s, bool sa
 		for (uint32_t k = 0; k < list[q]->kinds; k++) {
 			bool healthy = list[q] != m->excerpts.waiting.excerpt;
 
-			if (compares(&list[q]->kind[k], healthy, &to->kind, same))
+			if (compares(&list[q]->kind[k], false, healthy, &to->kind, same))
 				add(list[q], k, healthy, 1, s, &to->peers);
 		}
 }
@@ -296,7 +297,7 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 		for (uint32_t k = 0; k < of[q]->kinds; k++) {
 			const struct ledger *l = excerpt_ledger(of[q], k, true);
 
-			if (!l->steps || !compares(&of[q]->kind[k], true, &to->kind, same))
+			if (!l->steps || !compares(&of[q]->kind[k], true, true, &to->kind, same))
 				continue;
 			list[n] = (struct healthy){
 			    of[q], k, slow_ns - step_ns(j, l) * ledger_work_ratio(&to->slow, l)};

@@ -96,10 +96,10 @@ struct choice {
 	 * kind that the rank's own model does not know yet, so it counts as slow. 0: not so. */
 	double usual_ns;
 	uint32_t known[PHASES_MAX], known_count; /* phases with an expected latency */
-	/* Only steps of this kind (window_step.period), and with of_phase of this phase: prefill is
+	/* Only steps of this kind (window_step.kind), and with of_phase of this phase: prefill is
 	 * no reference for decode, a step with a checkpoint none for one without. */
 	bool of_kind, of_phase;
-	uint32_t period, phase;
+	uint32_t kind, period, phase;
 	/* fewest launches of a whole step; before a lasting change steps may have less work */
 	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
@@ -175,8 +175,7 @@ static bool is_slow(const struct window_step *s, const struct choice *c)
 /* Of the kind and phase that are looked at. */
 static bool is_of(const struct window_step *s, const struct choice *c)
 {
-	return (!c->of_kind || s->period == c->period) &&
-	       (!c->of_phase || s->step.phase == c->phase);
+	return (!c->of_kind || s->kind == c->kind) && (!c->of_phase || s->step.phase == c->phase);
 }
 
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
@@ -268,9 +267,9 @@ static uint32_t phase_of(const struct window_step *s)
 	return s->step.phase;
 }
 
-static uint32_t period_of(const struct window_step *s)
+static uint32_t kind_of_step(const struct window_step *s)
 {
-	return s->period;
+	return s->kind;
 }
 
 static double took_ns(const struct window_step *s, const struct choice *c)
@@ -312,7 +311,10 @@ static bool with_most(const struct window *w, const struct choice *c,
 /* The kind in which the slow steps lost most. Without a usual step of it there is no reference. */
 static void choose_kind(const struct window *w, struct choice *c)
 {
-	c->of_kind = with_most(w, c, lost_ns, period_of, &c->period);
+	c->of_kind = with_most(w, c, lost_ns, kind_of_step, &c->kind);
+	for (uint32_t i = 0; i < w->step_count && c->of_kind; i++)
+		if (w->steps[i].kind == c->kind)
+			c->period = w->steps[i].period;
 }
 
 /* The phase in which the slow steps lost most. */
@@ -1066,7 +1068,7 @@ static void set_phases(struct excerpt *p, const struct window *w, const struct p
 	ORDER_SORT(list, count, by_time);
 	for (; p->kinds < count && p->kinds < WINDOW_LEDGER_KINDS; p->kinds++)
 		p->kind[p->kinds] =
-		    (struct excerpt_kind){0, list[p->kinds].phase, list[p->kinds].phase};
+		    (struct excerpt_kind){0, 0, list[p->kinds].phase, list[p->kinds].phase};
 }
 
 /* One kind, or each phase is one. */
@@ -1075,8 +1077,9 @@ static void set_kinds(struct excerpt *p, const struct window *w, const struct ch
 {
 	if (slow->of_phase) {
 		p->kinds = 1;
-		p->kind[0] = (struct excerpt_kind){slow->period, common_phase(w, parts->slow),
-						   common_phase(w, parts->healthy)};
+		p->kind[0] =
+		    (struct excerpt_kind){slow->kind, slow->period, common_phase(w, parts->slow),
+					  common_phase(w, parts->healthy)};
 		return;
 	}
 	set_phases(p, w, parts);

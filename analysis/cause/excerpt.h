@@ -24,7 +24,7 @@ struct excerpt_part {
 
 /* Steps that are compared with each other. */
 struct excerpt_kind {
-	uint32_t period; /* as in diagnosis_rank */
+	uint32_t kind, period; /* as in window_step */
 	/* The same in all windows of a job. EXCERPT_PHASES: of several, or not known. */
 	uint32_t phase, healthy_phase;
 };

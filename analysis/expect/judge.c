@@ -173,6 +173,7 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 
 	v->first = k.first;
 	v->of_kind = k.of_kind;
+	v->kind = k.kind;
 	v->period = k.period;
 	if (!k.of_kind)
 		return;

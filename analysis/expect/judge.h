@@ -44,14 +44,14 @@ struct judge_verdict {
 	uint32_t state; /* enum roofline_state of the latency model */
 	double expected_ns, expected_self_ns; /* 0: not known */
 	double excess, self_excess;
-	bool self_known; /* the self time is meaningful */
-	bool out;	 /* beyond the threshold of latency or self time */
-	bool flagged;	 /* out, and persistent or far enough out */
-	bool self;	 /* flagged for its self time */
-	bool of_kind;	 /* compared with its kind; out and flagged only if longer */
-	bool first;	 /* belongs to no known kind, and is longer than any step before */
-	bool drift;	 /* with this step the drift alarm is raised */
-	uint32_t period; /* of_kind: kinds_verdict.period */
+	bool self_known;       /* the self time is meaningful */
+	bool out;	       /* beyond the threshold of latency or self time */
+	bool flagged;	       /* out, and persistent or far enough out */
+	bool self;	       /* flagged for its self time */
+	bool of_kind;	       /* compared with its kind; out and flagged only if longer */
+	bool first;	       /* belongs to no known kind, and is longer than any step before */
+	bool drift;	       /* with this step the drift alarm is raised */
+	uint32_t kind, period; /* of_kind: as in kinds_verdict */
 	/* Flagged, and so much longer than its stated work explains that one such step counts. */
 	bool spike;
 };

@@ -709,20 +709,20 @@ static struct usual usual_of_all(const struct kinds *k)
 	return u;
 }
 
-/* The rarest kind of this step of the open stretch; 0: none takes so many steps. */
-static uint32_t period_of(const struct kinds *k, uint64_t step)
+/* The rarest kind of this step of the open stretch; NULL: none takes so many steps. */
+static const struct place *place_of(const struct kinds *k, uint64_t step)
 {
 	double steps = (double)(step - k->open.first) + 0.5;
-	uint64_t most = 0;
+	const struct place *rarest = NULL;
 
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		const struct place *p = &k->place[i];
 
 		if (k->of & 1u << i && (double)p->steps >= steps * (double)p->count &&
-		    p->period > most)
-			most = p->period;
+		    (!rarest || p->period > rarest->period))
+			rarest = p;
 	}
-	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+	return rarest;
 }
 
 /* Whether the open stretch is longer than its kinds explain, together with the kinds that are
@@ -749,6 +749,7 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	uint64_t step = s->index;
 	struct kinds_verdict v = {.of_kind = false};
 	double before_ns = 0, before_self_ns = 0;
+	const struct place *p;
 	struct usual u;
 
 	/* slow steps before a kind's place are no part of the kind */
@@ -777,7 +778,11 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	k->over.extra_ns = k->open.extra_ns - u.ns;
 	v.usual_ns = fmax(u.ns - before_ns, 0);
 	v.usual_self_ns = fmax(u.self_ns - fmax(before_self_ns, 0), 0);
-	v.period = period_of(k, step);
+	p = place_of(k, step);
+	if (p) {
+		v.kind = (uint32_t)p->id;
+		v.period = p->period < UINT32_MAX ? (uint32_t)p->period : UINT32_MAX;
+	}
 	return v;
 }
 

@@ -52,9 +52,10 @@ struct kinds_verdict {
 	/* of_kind: what an occurrence usually adds, minus what its earlier steps added; also to the
 	 * self time */
 	double usual_ns, usual_self_ns;
-	/* How often its kind recurs, in steps; of several kinds, the rarest. 0: it is compared with
-	 * steps of no kind. That also holds once a stretch has more steps than its kind usually has. */
-	uint32_t period;
+	/* Its kind, and how often that recurs, in steps; of several kinds, the rarest. 0: it is compared
+	 * with steps of no kind. That also holds once a stretch has more steps than its kind usually
+	 * has. */
+	uint32_t kind, period;
 };
 
 struct kinds; /* opaque; lives in the caller's memory */

@@ -389,8 +389,8 @@ static void a_turn_of_a_rank_is_a_window_of_its_own(void **state)
 	assert_in_range(own, 4, 5);
 }
 
-static void push_step(struct rig *g, uint32_t phase, uint32_t period, uint32_t kernels,
-		      bool flagged)
+/* All kinds recur every 100 steps. */
+static void push_step(struct rig *g, uint32_t phase, uint32_t kind, uint32_t kernels, bool flagged)
 {
 	struct window_step s = {.step = {.index = g->k,
 					 .begin_ns = g->k * STEP_NS,
@@ -398,7 +398,8 @@ static void push_step(struct rig *g, uint32_t phase, uint32_t period, uint32_t k
 					 .kernels = kernels,
 					 .phase = phase},
 				.expected_ns = STEP_NS,
-				.period = period,
+				.kind = kind,
+				.period = kind ? 100 : 0,
 				.flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0};
 	const uint8_t id[16] = {1};
 
@@ -406,9 +407,9 @@ static void push_step(struct rig *g, uint32_t phase, uint32_t period, uint32_t k
 	anomaly_push(&g->a, &s, true, id, g->k * STEP_NS);
 }
 
-static void push_of_kind(struct rig *g, uint32_t period, bool flagged)
+static void push_of_kind(struct rig *g, uint32_t kind, bool flagged)
 {
-	push_step(g, 0, period, 49, flagged);
+	push_step(g, 0, kind, 49, flagged);
 }
 
 static void push_launches(struct rig *g, uint32_t kernels, bool flagged)
@@ -506,7 +507,7 @@ static void uneven_steps_leave_those_of_a_kind_alone(void **state)
 	push_of_kind(g, 100, true);
 	assert_int_equal(anomaly_reference(&g->a, of), ANOMALY_KIND_STEPS);
 	for (uint32_t i = 0; i < ANOMALY_KIND_STEPS; i++)
-		assert_int_equal(of[i].period, 100);
+		assert_int_equal(of[i].kind, 100);
 }
 
 static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
@@ -514,9 +515,9 @@ static void a_new_kind_takes_the_place_of_one_that_is_gone(void **state)
 	struct window_step of[ANOMALY_REFERENCE_MAX];
 	struct rig *g = *state;
 
-	for (uint32_t period = 2; period < 2 + ANOMALY_KINDS_MAX; period++) {
-		push_of_kind(g, period, false);
-		push_of_kind(g, period, false);
+	for (uint32_t kind = 2; kind < 2 + ANOMALY_KINDS_MAX; kind++) {
+		push_of_kind(g, kind, false);
+		push_of_kind(g, kind, false);
 	}
 	for (int i = 0; i < 3; i++) /* the window's margin */
 		push_of_kind(g, 0, false);

@@ -1303,7 +1303,8 @@ static void a_step_is_compared_with_steps_of_its_kind(void **state)
 			    profile, 0);
 			off(&m, MAIN, begin + ms * MS, begin + 58 * MS, STACK_SWITCH_INTERRUPTIBLE,
 			    0, waits, 0);
-			m.steps[i].period = i % 2 ? 2 : 0;
+			m.steps[i].kind = 1 + i % 2;
+			m.steps[i].period = 2;
 			m.steps[i].expected_ns = i == STEPS - 1 ? 70 * MS : 100 * MS;
 			m.steps[i].flags = i == STEPS - 1 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
 					   : known	  ? 0

@@ -108,6 +108,7 @@ static void random_steps(struct window_step *s, uint32_t n, uint64_t *state)
 		s[i].excess = random_double(state);
 		s[i].self_excess = random_double(state);
 		s[i].flags = (uint32_t)synth_random(state);
+		s[i].kind = (uint32_t)synth_random(state);
 		s[i].period = (uint32_t)synth_random(state);
 	}
 }
