@@ -73,6 +73,7 @@ static bool gives_way(const struct anomaly_kind *b, const struct anomaly_kind *k
 	return b_same != k_same ? b_same : last_of(b) < last_of(k);
 }
 
+/* While a window is open, steps that are not flagged may have a milder form of its fault. */
 static void remember_usual(struct anomaly *a, const struct window_step *s)
 {
 	struct anomaly_kind *k = &a->kind[0];
@@ -83,6 +84,8 @@ static void remember_usual(struct anomaly *a, const struct window_step *s)
 	if (!is_of(k, s))
 		*k = (struct anomaly_kind){
 		    .kind = s->kind, .phase = s->step.phase, .kernels = s->step.kernels};
+	if (a->state != ANOMALY_IDLE && k->count == ANOMALY_KIND_STEPS)
+		return;
 	k->step[k->next] = *s;
 	k->step[k->next].flags |= WINDOW_STEP_MARGIN;
 	k->next = (k->next + 1) % ANOMALY_KIND_STEPS;

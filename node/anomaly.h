@@ -37,7 +37,8 @@ struct anomaly_bucket {
 	uint64_t at_ns;
 };
 
-/* The latest usual steps of one phase and kind, with about as many launches. */
+/* The latest usual steps of one phase and kind, with about as many launches, from before the open
+ * window. */
 struct anomaly_kind {
 	uint32_t phase, kind, kernels, next, count; /* count 0: free */
 	struct window_step step[ANOMALY_KIND_STEPS];
