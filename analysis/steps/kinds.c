@@ -81,6 +81,7 @@ struct kinds {
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
 	uint32_t events;
+	double forgotten_ns; /* the largest first_ns of a forgotten stretch of no known kind */
 	struct place place[KINDS_PLACES];
 	uint64_t places; /* founded so far */
 	struct work work[KINDS_WORKS];
@@ -513,7 +514,8 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	struct chain found = {.by_chance = INFINITY}, late = found;
 	struct place *p;
 
-	if (k->past_unknown)
+	/* places of stretches like a forgotten one would seem empty */
+	if (k->past_unknown || k->open.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
 	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
@@ -609,12 +611,15 @@ static void remember(struct kinds *k, const struct event *e)
 
 	for (uint32_t i = 1; i < KINDS_EVENTS && k->events == KINDS_EVENTS && !explained; i++) {
 		explained = is_explained(k, &k->event[i]);
-		if (explained || k->event[i].extra_ns < k->event[out].extra_ns)
+		if (explained || k->event[i].first_ns < k->event[out].first_ns)
 			out = i;
 	}
-	if (k->events == KINDS_EVENTS)
+	if (k->events == KINDS_EVENTS) {
+		if (!explained)
+			k->forgotten_ns = fmax(k->forgotten_ns, k->event[out].first_ns);
 		memmove(&k->event[out], &k->event[out + 1],
 			(--k->events - out) * sizeof(k->event[0]));
+	}
 	k->event[k->events++] = *e;
 }
 

@@ -354,6 +354,25 @@ static void a_fault_beside_a_checkpoint_is_reported(void **unused)
 	end(&j);
 }
 
+/* Longer than the rank remembers each of its steps. */
+static void a_fault_that_goes_on_for_long_is_no_kind(void **unused)
+{
+	static const uint32_t periods[] = {4, 16, 25};
+
+	for (uint32_t i = 0; i < ARRAY_LEN(periods); i++) {
+		struct job j = job_of(i + 1);
+		uint32_t steps = 0;
+
+		usual(&j, 200);
+		for (; steps < 3 * KINDS_EVENTS; steps++) {
+			usual(&j, periods[i] - 1);
+			slower(&j, KINDS_HOST, 40 + 20 * uniform(&j));
+		}
+		assert_true(j.flagged >= steps - 1);
+		end(&j);
+	}
+}
+
 /* One slow step early in the job hides no more of a fault than its first step. */
 static void an_early_transient_founds_no_kind_with_a_fault(void **unused)
 {
@@ -923,6 +942,7 @@ int main(void)
 	    cmocka_unit_test(a_step_of_a_kind_that_waits_longer_is_of_its_kind),
 	    cmocka_unit_test(a_small_part_of_a_stretch_founds_no_kind),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
+	    cmocka_unit_test(a_fault_that_goes_on_for_long_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),
 	    cmocka_unit_test(slowness_that_stays_is_no_kind),
