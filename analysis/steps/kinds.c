@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of consecutive slow steps. It founds a kind if stretches at equal distances,
- * down to the first judged step, recur beyond chance. Other work on the machine makes steps slow,
- * too, as often as similar stretches are seen: so chance would fill so many places with so much
- * probability, at so many distances. A fault also recurs, but began later: its stretches are a late
- * chain, which explains them better. Two stretches prove little. They found a kind only if no other is
- * similar, and a stretch does that once: thus a transient hides at most the first step of a fault.
- * The third stretch must prove the kind, or it is dropped. A stretch that grew longer than its kind
- * keeps the kind alive but does not change its usual length. The part that is too much counts as a
- * stretch of its own, perhaps of another kind. */
+ * A slow stretch is a run of consecutive slow steps. It founds a kind if it ends a chain of stretches
+ * at equal distances, down to the first judged step, that chance hardly makes. On a busy machine any
+ * step may be slow by chance; how often, the stretches seen so far say. A fault's steps are at equal
+ * distances, too, but began later. They are a late chain, and at some of their distances also a chain
+ * down to the first judged step. Chance makes the late one less likely, so it decides. Two stretches
+ * prove little: they found a kind only if each one like them recurs, and a stretch does so once. Thus a
+ * transient hides at most the first step of a fault. The third stretch must prove the kind, or it is
+ * dropped. A stretch that grew longer than its kind keeps the kind alive but does not change its usual
+ * length. The part that is too much counts as a stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>
@@ -28,7 +28,8 @@ struct event {
 	uint32_t part; /* the longest one of part_ns */
 	/* beyond the expected latency: of its first step, also by account; of all its steps */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
-	uint64_t kind; /* the place that it was charged to; 0: none */
+	uint64_t kind;	/* the place that it was charged to; 0: none */
+	bool explained; /* that place is a known kind: set by find_kind */
 };
 
 struct place {
@@ -316,30 +317,31 @@ static uint32_t event_from(const struct kinds *k, uint64_t step)
 	return low;
 }
 
-/* The longest stretch of no known kind at that step; NULL: none. *any: there is one of a known
- * kind. */
+/* The longest stretch of no known kind at that step; NULL: none. *of_kind: one of a known kind, as long
+ * as the open one, is exactly there. */
 static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
-			      bool *any)
+			      bool *of_kind)
 {
 	struct event *best = NULL;
 
-	*any = false;
+	*of_kind = false;
 	for (uint32_t i = event_from(k, step > most ? step - most : 0);
 	     i < k->events && k->event[i].first <= step + most; i++) {
 		struct event *e = &k->event[i];
 
 		if (!has_part(e, part))
 			continue;
-		if (is_explained(k, e))
-			*any = true;
+		if (e->explained)
+			*of_kind |= e->first == step && e->part_ns[part] * k->config.alike_ratio >=
+							    k->open.part_ns[part];
 		else if (!best || e->part_ns[part] > best->part_ns[part])
 			best = e;
 	}
 	return best;
 }
 
-/* Whether the place says nothing: its steps were not judged, or it is within a longer slow stretch. What
- * a step should take is known of those from which a model has learned. */
+/* Whether the place says nothing: its steps were not judged, or it is within a slow stretch that is as
+ * long as the open one. What a step should take is known of those from which a model has learned. */
 static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
 {
 	const struct interval *unseen = unseen_at(k, step, most);
@@ -349,7 +351,8 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 		return false;
 	if (unseen)
 		*out = *unseen;
-	else if (i && step <= k->event[i - 1].last + 1)
+	else if (i && step <= k->event[i - 1].last + 1 &&
+		 k->event[i - 1].extra_ns * k->config.alike_ratio >= k->open.extra_ns)
 		*out = (struct interval){k->event[i - 1].first, k->event[i - 1].last + 1};
 	else
 		return false;
@@ -362,15 +365,18 @@ struct chain {
 	uint32_t part, members;
 	bool late; /* a place before them, since the first judged step, is empty */
 	uint16_t member[KINDS_EVENTS]; /* indices of event[], the latest first */
-	/* If similar stretches came by chance: how often a place would be taken, and how many chains
-	 * like this one would be expected; logarithms. */
-	double taken, by_chance;
+	double usual_ns;  /* what its stretches and the open one added to the account; median */
+	double by_chance; /* logarithm of how many chains like it chance would make */
 };
 
-/* usual_ns: the median of what its stretches added to the account; none of them added less than half
- * of it. Other work on the machine may add any time. */
-static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint64_t most,
-			   double *usual_ns)
+/* Whether the stretch may be a member of a chain: it added at least half of the usual time. Other work on
+ * the machine may add any time. */
+static bool may_be_of(const struct kinds *k, const struct event *e, const struct chain *c)
+{
+	return has_part(e, c->part) && e->part_ns[c->part] * k->config.alike_ratio >= c->usual_ns;
+}
+
+static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint64_t most)
 {
 	struct chain c = {.period = period, .most = most, .part = part};
 	double ns[KINDS_EVENTS + 1] = {k->open.part_ns[part]};
@@ -397,80 +403,72 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 		if (at > passed.first + near)
 			at -= (at - passed.first - near) / period * period;
 	}
-	*usual_ns = median_of(ns, c.members + 1);
+	c.usual_ns = median_of(ns, c.members + 1);
 	for (uint32_t i = 0; i < c.members; i++)
-		if (k->event[c.member[i]].part_ns[part] * k->config.alike_ratio < *usual_ns) {
+		if (!may_be_of(k, &k->event[c.member[i]], &c)) {
 			c.members = i;
 			c.late = true;
 		}
-	if (!is_alike(k, &k->open, part, *usual_ns))
+	if (!is_alike(k, &k->open, part, c.usual_ns))
 		c.members = 0;
 	return c;
 }
 
-/* Whether the stretch is similar to a chain's, of no known kind, and before the open one. */
-static bool is_similar(const struct kinds *k, const struct event *e, uint32_t part, double usual_ns)
+/* Chance takes a place as often as stretches that may be members are seen, so m places with this
+ * probability to the power of m. Of n judged steps, n / (m (m + 1)) distances have m places, and n / m
+ * have at least m: a late chain may begin at any. */
+static double by_chance(const struct kinds *k, const struct chain *c)
 {
-	return (part == BY_ALL || e->part == part) && is_alike(k, e, part, usual_ns) &&
-	       e->first >= k->start && e->first + 1 < k->open.first && !is_explained(k, e);
+	double steps = (double)k->judged, members = c->members, all = 0, taken;
+
+	for (uint32_t i = 0; i < k->events; i++)
+		all += !k->event[i].explained && k->event[i].first + 1 < k->open.first &&
+		       may_be_of(k, &k->event[i], c);
+	taken = fmin(1, (double)(2 * c->most + 1) * all / steps);
+	return log(steps / (c->late ? members : members * (members + 1))) + members * log(taken);
 }
 
-/* Of n judged steps, n / (m (m + 1)) distances have m places since the first one, and n / m have at
- * least so many, as a late chain needs. */
-static double by_chance(const struct kinds *k, struct chain *c, double usual_ns)
-{
-	double steps = (double)k->judged, members = c->members, all = members;
-	uint32_t next = 0;
-
-	for (uint32_t i = k->events; i-- > 0;)
-		if (next < c->members && c->member[next] == i)
-			next++;
-		else
-			all += is_similar(k, &k->event[i], c->part, usual_ns);
-	c->taken = log(fmin(1, (double)(2 * c->most + 1) * all / steps));
-	return log(steps / (c->late ? members : members * (members + 1))) + members * c->taken;
-}
-
-/* Whether each similar stretch has one before it at this distance, where a step was judged. */
-static bool all_recur(struct kinds *k, const struct chain *c, double usual_ns)
+/* Whether each stretch that may be a member has one before it at this distance, where a step was
+ * judged. */
+static bool all_recur(struct kinds *k, const struct chain *c)
 {
 	for (uint32_t i = 0; i < k->events; i++) {
 		const struct event *e = &k->event[i], *before;
 		struct interval passed;
 		bool of_kind;
 
-		if (!is_similar(k, e, c->part, usual_ns) || e->first < k->start + c->period)
+		if (e->explained || e->first + 1 >= k->open.first ||
+		    e->first < k->start + c->period || !may_be_of(k, e, c))
 			continue;
 		before = event_at(k, e->first - c->period, c->most, c->part, &of_kind);
-		if (before ? before->part_ns[c->part] * k->config.alike_ratio < usual_ns
+		if (before ? !may_be_of(k, before, c)
 			   : !of_kind && !is_passed(k, e->first - c->period, c->most, &passed))
 			return false;
 	}
 	return true;
 }
 
-/* The chains that chance explains least: a kind and a late one. In a kind with a few occurrences every
- * similar stretch must recur, until chance explains it hardly at all. */
+/* The chains that chance is least likely to make: one that may be a kind, and a late one. Unless fewer
+ * than 0.01 chains like it are expected, each stretch that may be a member must recur. */
 static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct chain *late)
 {
 	for (uint32_t i = 0; i < 2 * k->events; i++) {
 		const struct event *e = &k->event[i / 2];
 		uint64_t period = k->open.first - e->first, most = i % 2 ? jitter(k, period) : 0;
-		double usual_ns;
 		struct chain c;
 
-		if (e->last + 1 >= k->open.first || !has_part(e, part) || is_explained(k, e) ||
+		if (!period || e->last + 1 >= k->open.first || e->explained || !has_part(e, part) ||
 		    (i % 2 && !most))
 			continue;
-		c = follow(k, period, part, most, &usual_ns);
+		c = follow(k, period, part, most);
 		if (c.members < 1u + c.late || (c.members == 1 && e->kind))
 			continue;
-		c.by_chance = by_chance(k, &c, usual_ns);
+		c.by_chance = by_chance(k, &c);
 		if (c.late && c.by_chance < late->by_chance)
 			*late = c;
 		else if (!c.late && c.by_chance < kind->by_chance &&
 			 (c.by_chance < log(thresholds.sure.false_per_file) ||
-			  (c.by_chance < 0 && all_recur(k, &c, usual_ns))))
+			  (c.by_chance < 0 && all_recur(k, &c))))
 			*kind = c;
 	}
 }
@@ -493,21 +491,8 @@ static struct place *free_place(struct kinds *k)
 	return least;
 }
 
-/* Whether the late chain, which began with a fault, explains the kind: chance explains it less, and may
- * explain the kind's stretches before it. */
-static bool is_of_fault(const struct chain *c, const struct chain *late)
-{
-	uint32_t before = 0;
-
-	if (late->by_chance >= c->by_chance)
-		return false;
-	while (before < c->members &&
-	       c->member[c->members - 1 - before] < late->member[late->members - 1])
-		before++;
-	return before * c->taken >= log(thresholds.sure.false_per_file);
-}
-
-/* NULL: none. All accounts together come first, then each one that matters: of the ranks that write a
+/* NULL: none, or chance is less likely to make the chain of a fault, which began later. All accounts
+ * together come first, then each one that matters: of the ranks that write a
  * checkpoint, each waits for the others now and then. */
 static struct place *find_kind(struct kinds *k, uint64_t step)
 {
@@ -517,11 +502,13 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	/* places of stretches like a forgotten one would seem empty */
 	if (k->past_unknown || k->open.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
+	for (uint32_t i = 0; i < k->events; i++)
+		k->event[i].explained = is_explained(k, &k->event[i]);
 	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
 		if (has_part(&k->open, part))
 			find_in(k, part, &found, &late);
-	if (!found.members || is_of_fault(&found, &late))
+	if (!found.members || late.by_chance < found.by_chance)
 		return NULL;
 	p = free_place(k);
 	*p = (struct place){.used = true,

@@ -4,10 +4,10 @@
  *
  * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
  * place has the usual work and takes longer in the same account. It recurs at equal distances in
- * steps, without a gap since the first judged step, more often than slow steps would by chance. A
- * fault in every tenth step also keeps its distance, but it begins after a stretch without it, so it
- * never becomes a kind. Equal distances in seconds make no kind: the job counts steps, but other
- * processes on the node do not.
+ * steps, without a gap since the first judged step, and more often than other slow steps would by
+ * chance. A fault in every tenth step also keeps its distance, but it begins after a stretch without
+ * it. Equal distances in seconds make no kind: the job counts steps, but other processes on the node
+ * do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #pragma once
