@@ -195,6 +195,7 @@ struct incident_judgement {
 	/* Not accused: their causes cost little of the incident. verdict_make sets them. */
 	const struct member *minor[LIMIT_VERDICT_RANKS];
 	uint32_t minor_count;
+	bool is_common; /* most ranks beside the worst ones lost nearly as much */
 };
 
 /* Means; 0: not known. */

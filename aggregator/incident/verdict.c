@@ -559,6 +559,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 			with->worst.rank[with->worst.count++] = with->all.rank[k];
 	with->most_ns = part[0].lost_ns;
 	with->common_ns = common_loss(with, i, j);
+	j->is_common = with->common_ns >= thresholds.part.most * with->most_ns;
 	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;
 	set_minor(with, j, group, part, n);
@@ -805,9 +806,9 @@ static uint32_t make_apart(const struct incident_set *s, const struct incident *
 	return make(s, i, apart, out, sure_count);
 }
 
-/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job, and
- * it is not slow as a whole if what most of its ranks lost is minor. A cause from the ranks' ledgers
- * is stronger than one from the job's medians. */
+/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. It is
+ * not slow as a whole if what most of its ranks lost is minor and clearly less than the worst lost. A
+ * cause from the ranks' ledgers is stronger than one from the job's medians. */
 static uint32_t make_best(const struct incident_set *s, const struct incident *i,
 			  struct incident_judgement *j, struct verdict *out)
 {
@@ -817,8 +818,8 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 
 	if (j->by_count)
 		n = make_apart(s, i, &apart, out, &sure_count);
-	if (sure_count > 1 ||
-	    ((sure_count || apart.minor_count) && 2 * apart.culprits <= apart.ranks)) {
+	if (sure_count > 1 || ((sure_count || apart.minor_count) && !apart.is_common &&
+			       2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}

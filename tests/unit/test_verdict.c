@@ -1775,6 +1775,21 @@ static void what_all_other_ranks_lose_too_leaves_one_culprit(void **unused)
 	}
 }
 
+/* Rank 5 is a little worse, and has a cause of its own. */
+static void what_all_ranks_lose_as_much_is_the_job_s(void **unused)
+{
+	struct incident_change c = slow_kernel(5, 40);
+	json_t *j;
+
+	for (int rank = 0; rank < 8; rank++)
+		if (rank != 5)
+			c = softirq(rank, 36);
+	j = json_of(c);
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "");
+	json_decref(j);
+}
+
 /* Three ranks wait less for each other than all wait for rank 5, though they lost more in sum. */
 static void the_fault_of_the_worst_rank_comes_before_that_of_more_ranks(void **unused)
 {
@@ -3361,6 +3376,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_second_fault_that_costs_less_is_reported_too),
     CASE(what_most_other_ranks_lose_too_is_no_second_fault),
     CASE(what_all_other_ranks_lose_too_leaves_one_culprit),
+    CASE(what_all_ranks_lose_as_much_is_the_job_s),
     CASE(what_costs_little_beside_a_fault_is_none),
     CASE(who_lost_little_beside_a_fault_is_not_accused),
     CASE(each_rank_lost_what_the_finding_says_of_it),
