@@ -106,6 +106,8 @@ struct choice {
 	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
 	 * expected latency are not a reference. */
 	double healthy_max_ns;
+	/* Healthy steps begin earlier: later ones may have the fault in a milder form. */
+	uint64_t healthy_end_ns;
 };
 
 /* A requested window shows what is typical. If less than this part of it is slow, the whole window
@@ -189,7 +191,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	if (slow)
 		return PART_SLOW;
 	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ||
-	    window_step_lost_ns(s) > c->healthy_max_ns)
+	    window_step_lost_ns(s) > c->healthy_max_ns || s->step.begin_ns >= c->healthy_end_ns)
 		return PART_NONE;
 	return PART_HEALTHY;
 }
@@ -252,7 +254,8 @@ static struct choice every_step(const struct window *w)
 {
 	struct choice c = {.slow = window_slow_flag(w),
 			   .healthy_kernels_max = UINT32_MAX,
-			   .healthy_max_ns = HUGE_VAL};
+			   .healthy_max_ns = HUGE_VAL,
+			   .healthy_end_ns = UINT64_MAX};
 
 	c.transients = window_transients_count(w, c.slow);
 	if (w->reason == WINDOW_ASKED)
@@ -383,6 +386,24 @@ static void compare_alike(const struct window *w, struct choice *c)
 		n += part_of(&w->steps[i], &alike) == PART_HEALTHY;
 	if (kernels && n >= thresholds.count.few)
 		*c = alike;
+}
+
+/* Leaves out healthy steps after the first slow one, unless too few would be left. */
+static void compare_before(const struct window *w, struct choice *c)
+{
+	struct choice before = *c;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		uint64_t begin_ns = w->steps[i].step.begin_ns;
+
+		if (part_of(&w->steps[i], c) == PART_SLOW && begin_ns < before.healthy_end_ns)
+			before.healthy_end_ns = begin_ns;
+	}
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &before) == PART_HEALTHY;
+	if (n >= thresholds.count.few)
+		*c = before;
 }
 
 static double figure(const struct step *s, int which)
@@ -1118,8 +1139,10 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 	if (c.typical)
 		of_slow.slow = 0; /* all steps */
 	compare_others(w, &c);
-	if (!c.typical)
+	if (!c.typical) {
 		compare_alike(w, &c);
+		compare_before(w, &c);
+	}
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 

@@ -425,7 +425,7 @@ static void steps_that_the_model_does_not_know_are_the_slow_ones(void **unused)
 	p = excerpt_make(&m.w, NULL, NULL);
 	stack_batch_fini(&m.w.stacks);
 	assert_int_equal(p->slow.rank.steps, STEPS / 6);
-	assert_int_equal(p->healthy.rank.steps, STEPS - STEPS / 6);
+	assert_int_equal(p->healthy.rank.steps, 5); /* before the first one */
 	assert_float_equal(p->slow.rank.step_ns, 160e6, 1);
 	excerpt_drop(p);
 }
