@@ -382,7 +382,7 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 	double ns[KINDS_EVENTS + 1] = {k->open.part_ns[part]};
 	uint64_t at = k->open.first, near = jitter(k, period);
 
-	while (at >= period && at - period >= k->start) {
+	while (at >= period) {
 		bool of_kind;
 		struct event *e = event_at(k, at -= period, most, part, &of_kind);
 		struct interval passed;
@@ -393,6 +393,8 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 			ns[c.members] = e->part_ns[part];
 			continue;
 		}
+		if (at < k->start) /* a phase may begin with the first judged step */
+			break;
 		if (of_kind)
 			continue;
 		if (!is_passed(k, at, near, &passed)) {
@@ -491,6 +493,30 @@ static struct place *free_place(struct kinds *k)
 	return least;
 }
 
+/* Steps from which the open stretch's model learned, and that were as long, are slow stretches, too. */
+static void take_learned(struct kinds *k)
+{
+	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
+		const struct learned *l = &k->learned[i];
+		double more_ns = l->latency_ns - k->open.expected_ns;
+		uint32_t at = event_from(k, l->step);
+		struct event e = {.first = l->step,
+				  .last = l->step,
+				  .key = l->key,
+				  .expected_ns = k->open.expected_ns,
+				  .part = k->open.part,
+				  .first_ns = more_ns,
+				  .extra_ns = more_ns};
+
+		e.part_ns[BY_ALL] = more_ns;
+		if (l->key != k->open.key || !is_alike(k, &e, BY_ALL, k->open.first_ns) ||
+		    k->events == KINDS_EVENTS || (at < k->events && k->event[at].first == l->step))
+			continue;
+		memmove(&k->event[at + 1], &k->event[at], (k->events++ - at) * sizeof(e));
+		k->event[at] = e;
+	}
+}
+
 /* NULL: none, or chance is less likely to make the chain of a fault, which began later. All accounts
  * together come first, then each one that matters: of the ranks that write a
  * checkpoint, each waits for the others now and then. */
@@ -502,6 +528,7 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	/* places of stretches like a forgotten one would seem empty */
 	if (k->past_unknown || k->open.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
+	take_learned(k);
 	for (uint32_t i = 0; i < k->events; i++)
 		k->event[i].explained = is_explained(k, &k->event[i]);
 	find_in(k, BY_ALL, &found, &late);

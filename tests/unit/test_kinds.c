@@ -135,6 +135,20 @@ static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
 	}
 }
 
+/* The first one comes while the model learns. */
+static void an_occurrence_that_was_not_judged_counts(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 8; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 1000)
+			slower(&j, KINDS_HOST,
+			       j.step % 100 == 15 ? 500 * (1 + 0.05 * normal(&j)) : 0);
+		assert_int_equal(j.flagged, 0);
+		end(&j);
+	}
+}
+
 /* Waits that nothing explains: what a step takes is not known, but what it takes itself. */
 static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 {
@@ -974,6 +988,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
+	    cmocka_unit_test(an_occurrence_that_was_not_judged_counts),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(slow_steps_before_a_kind_do_not_hide_it),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
