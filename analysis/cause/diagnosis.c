@@ -375,10 +375,12 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	bool waits = known(v, FIGURE_IDLE) && v->host_ns > thresholds.part.matters * v->excess_ns;
+	bool waits = v->host_ns > thresholds.part.matters * v->excess_ns;
 	struct diagnosis_number a, b;
 	char grew[32] = "";
 
+	for (uint32_t i = 0; i < v->count; i++)
+		waits |= v->list[i].cause == CAUSE_CPU_HOST_GAP;
 	if (100 * v->function_delta >= 0.05)
 		snprintf(grew, sizeof(grew), " by more than %.1f points", 100 * v->function_delta);
 	if (known(v, FIGURE_IDLE) && !waits)

@@ -186,11 +186,17 @@ static struct incident_change window(int rank, uint32_t reason, double slow_ms)
 	return send(&m);
 }
 
+/* No verdict says both that the host launches late and that its GPU does not wait for it. */
 static json_t *json_of(struct incident_change c)
 {
 	json_t *j = incident_set_json(set, c.id, 8, NULL);
+	char *text;
 
 	assert_non_null(j);
+	text = json_dumps(json_object_get(j, "diagnosis"), JSON_ENCODE_ANY);
+	assert_false(strstr(text, "the host launches late") &&
+		     strstr(text, "does not wait for the host"));
+	free(text);
 	return j;
 }
 
