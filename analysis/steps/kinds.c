@@ -30,6 +30,7 @@ struct event {
 	double first_ns, part_ns[BY_COUNT], extra_ns;
 	uint64_t kind;	/* the place that it was charged to; 0: none */
 	bool explained; /* that place is a known kind: set by find_kind */
+	bool learned;	/* not judged: take_learned */
 };
 
 struct place {
@@ -424,8 +425,10 @@ static double by_chance(const struct kinds *k, const struct chain *c)
 	double steps = (double)k->judged, members = c->members, all = 0, taken;
 
 	for (uint32_t i = 0; i < k->events; i++)
-		all += !k->event[i].explained && k->event[i].first + 1 < k->open.first &&
-		       may_be_of(k, &k->event[i], c);
+		all += !k->event[i].explained && !k->event[i].learned &&
+		       k->event[i].first + 1 < k->open.first && may_be_of(k, &k->event[i], c);
+	for (uint32_t i = 0; i < c->members; i++)
+		all += k->event[c->member[i]].learned;
 	taken = fmin(1, (double)(2 * c->most + 1) * all / steps);
 	return log(steps / (c->late ? members : members * (members + 1))) + members * log(taken);
 }
@@ -439,7 +442,7 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 		struct interval passed;
 		bool of_kind;
 
-		if (e->explained || e->first + 1 >= k->open.first ||
+		if (e->explained || e->learned || e->first + 1 >= k->open.first ||
 		    e->first < k->start + c->period || !may_be_of(k, e, c))
 			continue;
 		before = event_at(k, e->first - c->period, c->most, c->part, &of_kind);
@@ -493,7 +496,8 @@ static struct place *free_place(struct kinds *k)
 	return least;
 }
 
-/* Steps from which the open stretch's model learned, and that were as long, are slow stretches, too. */
+/* Steps from which the open stretch's model learned, and that were as long, are slow stretches where they
+ * are members of a chain. Elsewhere they say nothing: a job's first steps are long for other reasons. */
 static void take_learned(struct kinds *k)
 {
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
@@ -506,7 +510,8 @@ static void take_learned(struct kinds *k)
 				  .expected_ns = k->open.expected_ns,
 				  .part = k->open.part,
 				  .first_ns = more_ns,
-				  .extra_ns = more_ns};
+				  .extra_ns = more_ns,
+				  .learned = true};
 
 		e.part_ns[BY_ALL] = more_ns;
 		if (l->key != k->open.key || !is_alike(k, &e, BY_ALL, k->open.first_ns) ||
@@ -518,8 +523,8 @@ static void take_learned(struct kinds *k)
 }
 
 /* NULL: none, or chance is less likely to make the chain of a fault, which began later. All accounts
- * together come first, then each one that matters: of the ranks that write a
- * checkpoint, each waits for the others now and then. */
+ * together come first, then each one that matters: of the ranks that write a checkpoint, each waits for
+ * the others now and then. */
 static struct place *find_kind(struct kinds *k, uint64_t step)
 {
 	struct chain found = {.by_chance = INFINITY}, late = found;
@@ -670,7 +675,7 @@ static void close_stretch(struct kinds *k)
 static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 {
 	for (uint32_t i = 0; i < k->events; i++)
-		if (k->event[i].part == part &&
+		if (!k->event[i].learned && k->event[i].part == part &&
 		    k->event[i].extra_ns * k->config.alike_ratio >= extra_ns)
 			return true;
 	return false;
