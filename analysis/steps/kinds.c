@@ -282,6 +282,15 @@ static const struct interval *unseen_at(const struct kinds *k, uint64_t step, ui
 	return NULL;
 }
 
+/* Whether that step, from which its model learned, took as long as the first one of the open stretch. */
+static bool took_as_long(const struct kinds *k, const struct learned *l)
+{
+	double more_ns = l->latency_ns - k->open.expected_ns;
+
+	return more_ns * k->config.alike_ratio >= k->open.first_ns &&
+	       more_ns <= k->config.alike_ratio * k->open.first_ns;
+}
+
 /* Whether the steps near that one were like the open stretch's when its model learned from them, and
  * none was slow like it. */
 static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
@@ -290,13 +299,11 @@ static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
 		const struct learned *l = &k->learned[i];
-		double more_ns = l->latency_ns - k->open.expected_ns;
 
 		if (!is_near(l->step, step, most))
 			continue;
 		any = true;
-		if (l->key != k->open.key || (more_ns * k->config.alike_ratio >= k->open.first_ns &&
-					      more_ns <= k->config.alike_ratio * k->open.first_ns))
+		if (l->key != k->open.key || took_as_long(k, l))
 			return false;
 	}
 	return any;
@@ -514,8 +521,8 @@ static void take_learned(struct kinds *k)
 				  .learned = true};
 
 		e.part_ns[BY_ALL] = more_ns;
-		if (l->key != k->open.key || !is_alike(k, &e, BY_ALL, k->open.first_ns) ||
-		    k->events == KINDS_EVENTS || (at < k->events && k->event[at].first == l->step))
+		if (l->key != k->open.key || !took_as_long(k, l) || k->events == KINDS_EVENTS ||
+		    (at < k->events && k->event[at].first == l->step))
 			continue;
 		memmove(&k->event[at + 1], &k->event[at], (k->events++ - at) * sizeof(e));
 		k->event[at] = e;
