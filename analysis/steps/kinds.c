@@ -31,6 +31,7 @@ struct event {
 	uint64_t kind;	/* the place that it was charged to; 0: none */
 	bool explained; /* that place is a known kind: set by find_kind */
 	bool learned;	/* not judged: take_learned */
+	bool over;	/* what was too much for a known kind */
 };
 
 struct place {
@@ -78,6 +79,7 @@ struct kinds {
 	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
 	 * none */
 	struct event open, over;
+	struct event sought; /* one of the two: whose kind is looked for */
 	double open_self_ns; /* what the steps of the open stretch added to the self time */
 	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
 	uint32_t of;
@@ -282,13 +284,13 @@ static const struct interval *unseen_at(const struct kinds *k, uint64_t step, ui
 	return NULL;
 }
 
-/* Whether that step, from which its model learned, took as long as the first one of the open stretch. */
+/* Whether that step, from which its model learned, took as long as the first one of the sought stretch. */
 static bool took_as_long(const struct kinds *k, const struct learned *l)
 {
-	double more_ns = l->latency_ns - k->open.expected_ns;
+	double more_ns = l->latency_ns - k->sought.expected_ns;
 
-	return more_ns * k->config.alike_ratio >= k->open.first_ns &&
-	       more_ns <= k->config.alike_ratio * k->open.first_ns;
+	return more_ns * k->config.alike_ratio >= k->sought.first_ns &&
+	       more_ns <= k->config.alike_ratio * k->sought.first_ns;
 }
 
 /* Whether the steps near that one were like the open stretch's when its model learned from them, and
@@ -303,7 +305,7 @@ static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 		if (!is_near(l->step, step, most))
 			continue;
 		any = true;
-		if (l->key != k->open.key || took_as_long(k, l))
+		if (l->key != k->sought.key || took_as_long(k, l))
 			return false;
 	}
 	return any;
@@ -340,8 +342,9 @@ static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uin
 		if (!has_part(e, part))
 			continue;
 		if (e->explained)
-			*of_kind |= e->first == step && e->part_ns[part] * k->config.alike_ratio >=
-							    k->open.part_ns[part];
+			*of_kind |=
+			    !k->sought.over && e->first == step &&
+			    e->part_ns[part] * k->config.alike_ratio >= k->sought.part_ns[part];
 		else if (!best || e->part_ns[part] > best->part_ns[part])
 			best = e;
 	}
@@ -360,7 +363,7 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 	if (unseen)
 		*out = *unseen;
 	else if (i && step <= k->event[i - 1].last + 1 &&
-		 k->event[i - 1].extra_ns * k->config.alike_ratio >= k->open.extra_ns)
+		 k->event[i - 1].extra_ns * k->config.alike_ratio >= k->sought.extra_ns)
 		*out = (struct interval){k->event[i - 1].first, k->event[i - 1].last + 1};
 	else
 		return false;
@@ -387,8 +390,8 @@ static bool may_be_of(const struct kinds *k, const struct event *e, const struct
 static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint64_t most)
 {
 	struct chain c = {.period = period, .most = most, .part = part};
-	double ns[KINDS_EVENTS + 1] = {k->open.part_ns[part]};
-	uint64_t at = k->open.first, near = jitter(k, period);
+	double ns[KINDS_EVENTS + 1] = {k->sought.part_ns[part]};
+	uint64_t at = k->sought.first, near = jitter(k, period);
 
 	while (at >= period) {
 		bool of_kind;
@@ -419,7 +422,7 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 			c.members = i;
 			c.late = true;
 		}
-	if (!is_alike(k, &k->open, part, c.usual_ns))
+	if (!is_alike(k, &k->sought, part, c.usual_ns))
 		c.members = 0;
 	return c;
 }
@@ -433,7 +436,7 @@ static double by_chance(const struct kinds *k, const struct chain *c)
 
 	for (uint32_t i = 0; i < k->events; i++)
 		all += !k->event[i].explained && !k->event[i].learned &&
-		       k->event[i].first + 1 < k->open.first && may_be_of(k, &k->event[i], c);
+		       k->event[i].first + 1 < k->sought.first && may_be_of(k, &k->event[i], c);
 	for (uint32_t i = 0; i < c->members; i++)
 		all += k->event[c->member[i]].learned;
 	taken = fmin(1, (double)(2 * c->most + 1) * all / steps);
@@ -449,7 +452,7 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 		struct interval passed;
 		bool of_kind;
 
-		if (e->explained || e->learned || e->first + 1 >= k->open.first ||
+		if (e->explained || e->learned || e->first + 1 >= k->sought.first ||
 		    e->first < k->start + c->period || !may_be_of(k, e, c))
 			continue;
 		before = event_at(k, e->first - c->period, c->most, c->part, &of_kind);
@@ -462,27 +465,39 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 
 /* The chains that chance is least likely to make: one that may be a kind, and a late one. Unless fewer
  * than 0.01 chains like it are expected, each stretch that may be a member must recur. */
+static void find_at(struct kinds *k, uint64_t period, uint64_t most, uint32_t part,
+		    struct chain *kind, struct chain *late)
+{
+	struct chain c = follow(k, period, part, most);
+
+	if (c.members < 1u + c.late || (c.members == 1 && k->event[c.member[0]].kind))
+		return;
+	c.by_chance = by_chance(k, &c);
+	if (c.late && c.by_chance < late->by_chance)
+		*late = c;
+	else if (!c.late && c.by_chance < kind->by_chance &&
+		 (c.by_chance < log(thresholds.sure.false_per_file) ||
+		  (c.by_chance < 0 && all_recur(k, &c))))
+		*kind = c;
+}
+
+/* At the distances to earlier stretches, and at those of kinds: the steps at a place may not have been
+ * judged. */
 static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct chain *late)
 {
-	for (uint32_t i = 0; i < 2 * k->events; i++) {
-		const struct event *e = &k->event[i / 2];
-		uint64_t period = k->open.first - e->first, most = i % 2 ? jitter(k, period) : 0;
-		struct chain c;
+	for (uint32_t i = 0; i < k->events; i++) {
+		const struct event *e = &k->event[i];
+		uint64_t period = k->sought.first - e->first, most = jitter(k, period);
 
-		if (!period || e->last + 1 >= k->open.first || e->explained || !has_part(e, part) ||
-		    (i % 2 && !most))
+		if (!period || e->last + 1 >= k->sought.first || e->explained || !has_part(e, part))
 			continue;
-		c = follow(k, period, part, most);
-		if (c.members < 1u + c.late || (c.members == 1 && e->kind))
-			continue;
-		c.by_chance = by_chance(k, &c);
-		if (c.late && c.by_chance < late->by_chance)
-			*late = c;
-		else if (!c.late && c.by_chance < kind->by_chance &&
-			 (c.by_chance < log(thresholds.sure.false_per_file) ||
-			  (c.by_chance < 0 && all_recur(k, &c))))
-			*kind = c;
+		find_at(k, period, 0, part, kind, late);
+		if (most)
+			find_at(k, period, most, part, kind, late);
 	}
+	for (uint32_t i = 0; i < KINDS_PLACES; i++)
+		if (k->place[i].period)
+			find_at(k, k->place[i].period, k->place[i].most, part, kind, late);
 }
 
 static void learn_extra(struct place *p, double extra_ns)
@@ -509,19 +524,19 @@ static void take_learned(struct kinds *k)
 {
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
 		const struct learned *l = &k->learned[i];
-		double more_ns = l->latency_ns - k->open.expected_ns;
+		double more_ns = l->latency_ns - k->sought.expected_ns;
 		uint32_t at = event_from(k, l->step);
 		struct event e = {.first = l->step,
 				  .last = l->step,
 				  .key = l->key,
-				  .expected_ns = k->open.expected_ns,
-				  .part = k->open.part,
+				  .expected_ns = k->sought.expected_ns,
+				  .part = k->sought.part,
 				  .first_ns = more_ns,
 				  .extra_ns = more_ns,
 				  .learned = true};
 
 		e.part_ns[BY_ALL] = more_ns;
-		if (l->key != k->open.key || !took_as_long(k, l) || k->events == KINDS_EVENTS ||
+		if (l->key != k->sought.key || !took_as_long(k, l) || k->events == KINDS_EVENTS ||
 		    (at < k->events && k->event[at].first == l->step))
 			continue;
 		memmove(&k->event[at + 1], &k->event[at], (k->events++ - at) * sizeof(e));
@@ -532,20 +547,21 @@ static void take_learned(struct kinds *k)
 /* NULL: none, or chance is less likely to make the chain of a fault, which began later. All accounts
  * together come first, then each one that matters: of the ranks that write a checkpoint, each waits for
  * the others now and then. */
-static struct place *find_kind(struct kinds *k, uint64_t step)
+static struct place *find_kind(struct kinds *k, const struct event *of)
 {
 	struct chain found = {.by_chance = INFINITY}, late = found;
 	struct place *p;
 
+	k->sought = *of;
 	/* places of stretches like a forgotten one would seem empty */
-	if (k->past_unknown || k->open.first_ns <= k->config.alike_ratio * k->forgotten_ns)
+	if (k->past_unknown || k->sought.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
 	take_learned(k);
 	for (uint32_t i = 0; i < k->events; i++)
 		k->event[i].explained = is_explained(k, &k->event[i]);
 	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
-		if (has_part(&k->open, part))
+		if (has_part(&k->sought, part))
 			find_in(k, part, &found, &late);
 	if (!found.members || late.by_chance < found.by_chance)
 		return NULL;
@@ -553,20 +569,23 @@ static struct place *find_kind(struct kinds *k, uint64_t step)
 	*p = (struct place){.used = true,
 			    .id = ++k->places,
 			    .by = found.part,
-			    .part = found.part == BY_ALL ? k->open.part : found.part,
+			    .part = found.part == BY_ALL ? k->sought.part : found.part,
 			    .period = found.period,
 			    .most = found.most,
 			    .first = k->event[found.member[found.members - 1]].first,
-			    .last = step,
-			    .first_ns = k->open.part_ns[found.part]};
+			    .last = k->sought.first,
+			    .first_ns = k->sought.part_ns[found.part]};
 	for (uint32_t i = found.members; i-- > 0;) {
 		struct event *e = &k->event[found.member[i]];
 
-		e->kind = p->id;
 		p->count++;
 		p->steps += e->last + 1 - e->first;
-		p->total_ns += e->extra_ns;
 		learn_extra(p, e->extra_ns);
+		/* it does not explain a much longer one */
+		if (!is_alike(k, e, found.part, found.usual_ns))
+			continue;
+		e->kind = p->id;
+		p->total_ns += e->extra_ns;
 	}
 	return p;
 }
@@ -649,24 +668,29 @@ static void remember(struct kinds *k, const struct event *e)
 	k->event[k->events++] = *e;
 }
 
-/* If several kinds coincide, each is charged its usual time. */
+/* If several kinds coincide, each is charged its usual time; the stretch is of the longest one. */
 static void close_stretch(struct kinds *k)
 {
 	bool one = !(k->of & (k->of - 1));
+	double longest_ns = 0;
 
 	if (!k->is_open)
 		return;
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
-		double limit;
+		double limit, usual_ns;
 
 		if (!(k->of & 1u << i))
 			continue;
-		k->open.kind = p->id;
+		usual_ns = usual_extra(k, p, &limit);
+		if (usual_ns > longest_ns) {
+			longest_ns = usual_ns;
+			k->open.kind = p->id;
+		}
 		p->count++;
 		p->missed = 0;
 		p->steps += one ? k->open.last + 1 - k->open.first : 1;
-		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
+		p->total_ns += one ? k->open.extra_ns : usual_ns;
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
 			p->first_ns = k->open.part_ns[p->by];
@@ -711,7 +735,7 @@ static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 	if (p && p->count < thresholds.count.few)
 		p->used = false;
 	if (!p || !p->used)
-		p = find_kind(k, step);
+		p = find_kind(k, &k->open);
 	if (p)
 		k->of = 1u << (p - k->place);
 }
@@ -773,6 +797,32 @@ static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, str
 	return k->open.extra_ns > u->limit_ns;
 }
 
+/* The excess part of the open stretch begins. It may be of another kind, at whose place a known one is,
+ * too. Whether the stretch is longer than both. */
+static bool open_over(struct kinds *k, const struct step *s, double expected_ns, uint32_t part,
+		      const double *part_ns, struct usual *u)
+{
+	double more_ns = k->open.extra_ns - u->ns;
+	struct place *p;
+
+	k->over = (struct event){.first = s->index,
+				 .key = s->key,
+				 .expected_ns = expected_ns + u->ns,
+				 .part = part,
+				 .first_ns = more_ns,
+				 .extra_ns = more_ns,
+				 .over = true};
+	k->over.part_ns[part] = k->over.part_ns[BY_ALL] = more_ns;
+	p = find_kind(k, &k->over);
+	if (!p)
+		return true;
+	k->of |= 1u << (p - k->place);
+	if (has_grown(k, s->index, part_ns, u))
+		return true;
+	k->over = (struct event){0};
+	return false;
+}
+
 static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, double expected_ns,
 				      uint32_t part, const double *part_ns, double extra_ns,
 				      double self_ns)
@@ -800,11 +850,8 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	v.of_kind = true;
 	v.grown = has_grown(k, step, part_ns, &u);
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
-	if (v.grown && !(k->over.first_ns > 0)) {
-		k->over = (struct event){
-		    .first = step, .part = part, .first_ns = k->open.extra_ns - u.ns};
-		k->over.part_ns[part] = k->over.part_ns[BY_ALL] = k->over.first_ns;
-	}
+	if (v.grown && !(k->over.first_ns > 0))
+		v.grown = open_over(k, s, expected_ns, part, part_ns, &u);
 	k->over.last = step;
 	k->over.extra_ns = k->open.extra_ns - u.ns;
 	v.usual_ns = fmax(u.ns - before_ns, 0);

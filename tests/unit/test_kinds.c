@@ -152,6 +152,45 @@ static void an_occurrence_that_was_not_judged_counts(void **unused)
 	}
 }
 
+/* Other steps are a little longer while the model learns, or every 30th one is. */
+static void short_delays_hide_no_checkpoint(void **unused)
+{
+	uint32_t late = 0;
+
+	for (uint32_t seed = 1; seed <= 60; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 1000) {
+			bool writes = j.step % 90 == 89;
+			double delay = seed % 2		    ? (j.step % 30 == 29 ? 12 : 0)
+				       : uniform(&j) < 0.35 ? 8 + 20 * uniform(&j)
+							    : 0;
+
+			slower(&j, KINDS_HOST, writes ? 700 : delay);
+			late += writes && j.step > 200 && j.v.flagged;
+		}
+		end(&j);
+	}
+	print_message("of 540 checkpoints %u were flagged after the second one\n", late);
+	assert_in_range(late, 0, 4);
+}
+
+/* The third one is in the job's first evaluation, whose steps no model knows. */
+static void a_checkpoint_in_an_evaluation_does_not_end_its_kind(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 16; seed++) {
+		struct job j = job_of(seed);
+		double extra[KINDS_PARTS] = {0};
+
+		while (j.step < 1000) {
+			extra[KINDS_HOST] = j.step % 100 == 99 ? 500 * (1 + 0.05 * normal(&j)) : 0;
+			push(&j, j.step >= 299 && j.step < 319, extra);
+		}
+		assert_in_range(j.flagged, 0, 1);
+		end(&j);
+	}
+}
+
 /* Waits that nothing explains: what a step takes is not known, but what it takes itself. */
 static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 {
@@ -992,6 +1031,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
 	    cmocka_unit_test(an_occurrence_that_was_not_judged_counts),
+	    cmocka_unit_test(short_delays_hide_no_checkpoint),
+	    cmocka_unit_test(a_checkpoint_in_an_evaluation_does_not_end_its_kind),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(slow_steps_before_a_kind_do_not_hide_it),
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
