@@ -356,6 +356,20 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	return true;
 }
 
+/* What detection says of the very steps that are compared. What it says of all flagged ones counts where
+ * the reference are peers: their models do not say what this rank's steps should take. */
+static double measured_ns(const struct incident_judgement *j, double lost_ns,
+			  const struct incident_ledgers *b)
+{
+	bool self = j->kind != FINDING_UNIFORM;
+	double slow_ns, usual_ns;
+
+	if (!b->usual_is_own || !b->flagged || !ledger_lost(&b->slow, self, &slow_ns) ||
+	    !ledger_lost(&b->usual, self, &usual_ns))
+		return lost_ns;
+	return slow_ns - usual_ns;
+}
+
 /* Where the job states its work, the reference has as much as the slow steps. Elsewhere it gets as much
  * of it as explains why it shows more than detection measured: detection knows what the launches of a
  * step should take. */
@@ -366,7 +380,8 @@ static void same_work(const struct incident_judgement *j, double lost_ns,
 
 	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual)) {
 		if (lost_ns > 0)
-			ledger_same_work(&b->slow, &b->usual, shown_ns - lost_ns);
+			ledger_same_work(&b->slow, &b->usual,
+					 shown_ns - measured_ns(j, lost_ns, b));
 		return;
 	}
 	ledger_scale(&b->usual, ledger_work_ratio(&b->slow, &b->usual));

@@ -324,6 +324,9 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	into->compute_squares += from->compute_squares * weight;
 	into->stated_ns += from->stated_ns * weight;
 	into->stated += from->stated * weight;
+	into->lost_ns += from->lost_ns * weight;
+	into->lost_self_ns += from->lost_self_ns * weight;
+	into->judged += from->judged * weight;
 }
 
 void ledger_add_kind(struct ledger *into, const struct ledger *from, double weight)
@@ -341,6 +344,21 @@ void ledger_state(struct ledger *l, double expected_ns)
 {
 	l->stated_ns += expected_ns;
 	l->stated += 1;
+}
+
+void ledger_judge(struct ledger *l, double lost_ns, double lost_self_ns)
+{
+	l->lost_ns += lost_ns;
+	l->lost_self_ns += lost_self_ns;
+	l->judged += 1;
+}
+
+bool ledger_lost(const struct ledger *l, bool self, double *ns)
+{
+	if (!(l->judged > 0) || l->judged < thresholds.part.half * (double)l->steps)
+		return false;
+	*ns = (self ? l->lost_self_ns : l->lost_ns) / l->judged;
+	return true;
 }
 
 /* The mean of what the steps' work should take, ns; 0: not known for all steps. */
@@ -382,6 +400,9 @@ void ledger_join_configurations(struct ledger *l)
 	joined.compute_squares = l->compute_squares;
 	joined.stated_ns = l->stated_ns;
 	joined.stated = l->stated;
+	joined.lost_ns = l->lost_ns;
+	joined.lost_self_ns = l->lost_self_ns;
+	joined.judged = l->judged;
 	ledger_fini(l);
 	*l = joined;
 }

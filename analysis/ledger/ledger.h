@@ -98,6 +98,9 @@ struct ledger {
 	/* Of the steps whose work the job states: sum of what their work should take, and their
 	 * number. */
 	double stated_ns, stated;
+	/* Of the steps with an expected latency: by how much they exceeded it, by how much their self
+	 * time exceeded the expected one, and their number. */
+	double lost_ns, lost_self_ns, judged;
 };
 
 /* An empty one, without memory. */
@@ -109,6 +112,11 @@ void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what wha
 		   uint64_t ns, uint64_t count);
 /* A step that was just added has work that the job states; it should take expected_ns. */
 void ledger_state(struct ledger *l, double expected_ns);
+/* A step that was just added exceeded its expected latency and self time by so much. */
+void ledger_judge(struct ledger *l, double lost_ns, double lost_self_ns);
+/* By how much the steps exceeded what was expected of them, per step; false: not known for half of
+ * them. */
+bool ledger_lost(const struct ledger *l, bool self, double *ns);
 /* How many times as long as the work of `l`, per step, that of `like` should take; 1: not known for
  * all steps. */
 double ledger_work_ratio(const struct ledger *like, const struct ledger *l);

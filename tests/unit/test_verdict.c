@@ -2818,36 +2818,46 @@ static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
 	json_decref(j);
 }
 
-/* All slow steps have longer sequences, which detection knows, and are late for another reason. */
+/* All slow steps have longer sequences, which detection knows, and are late for another reason. Most of
+ * them are in windows without records, and lost more (most_ms). */
 static void work_that_detection_expects_is_no_excess(void **unused)
 {
-	static struct made m;
-	struct incident_change c = {0};
-	const json_t *d, *ledger, *row;
-	json_t *j;
-	size_t at;
+	static const double most_ms[] = {20, 38};
 
-	for (int n = 0; n < 2; n++) {
-		make(&m, 5, WINDOW_SELF, 1 + 10 * n, 60);
-		slow_gemm(&m, 2);
-		for (uint32_t i = 0; i < m.w.device_count; i++)
-			m.device[i].grid[0] = i < 3 * HEALTHY ? 8 : 16;
-		for (uint32_t i = HEALTHY; i < STEPS; i++) {
-			m.steps[i].expected_ns += 40 * MS;
-			m.steps[i].expected_self_ns += 40 * MS;
+	for (size_t k = 0; k < ARRAY_LEN(most_ms); k++) {
+		static struct made m;
+		struct incident_change c = {0};
+		const json_t *d, *ledger, *row;
+		json_t *j;
+		size_t at;
+
+		setup(NULL);
+		for (int n = 0; n < 4; n++) {
+			make(&m, 5, WINDOW_SELF, 1 + 10 * n, 40 + (n < 2 ? 20 : most_ms[k]));
+			slow_gemm(&m, 2);
+			for (uint32_t i = 0; i < m.w.device_count; i++)
+				m.device[i].grid[0] = i < 3 * HEALTHY ? 8 : 16;
+			for (uint32_t i = HEALTHY; i < STEPS; i++) {
+				m.steps[i].expected_ns += 40 * MS;
+				m.steps[i].expected_self_ns += 40 * MS;
+			}
+			if (n >= 2)
+				m.w.device_count = m.w.host_count = 0;
+			c = send(&m);
 		}
-		c = send(&m);
+		j = json_of(c);
+		d = json_object_get(j, "diagnosis");
+		ledger = json_object_get(d, "ledger");
+		assert_float_equal(jsonget_number(ledger, "excess_ms"), (20 + most_ms[k]) / 2, 1);
+		json_array_foreach (json_object_get(ledger, "rows"), at, row)
+			if (!strcmp(text_of(row, "account"), "compute"))
+				assert_true(jsonget_number(row, "excess_ms") < 2);
+		assert_string_not_equal(text_of(d, "cause"), "imbalance-input");
+		assert_null(strstr(text_of(d, "summary"), "more work"));
+		json_decref(j);
+		teardown(NULL);
 	}
-	j = json_of(c);
-	d = json_object_get(j, "diagnosis");
-	ledger = json_object_get(d, "ledger");
-	assert_float_equal(jsonget_number(ledger, "excess_ms"), 20, 0.1);
-	json_array_foreach (json_object_get(ledger, "rows"), at, row)
-		if (!strcmp(text_of(row, "account"), "compute"))
-			assert_true(jsonget_number(row, "excess_ms") < 1);
-	assert_string_not_equal(text_of(d, "cause"), "imbalance-input");
-	assert_null(strstr(text_of(d, "summary"), "more work"));
-	json_decref(j);
+	setup(NULL);
 }
 
 /* The fault's windows are summaries without records. That of an earlier transient has them. */
