@@ -94,9 +94,11 @@ struct fleet_rank {
 	/* when a window came or was requested that peers can be compared with */
 	uint64_t peer_ns;
 	/* Slowness in which it waits again and again, or is slow itself: when that began, when its
-	 * latest window ended, and the number of windows of each kind. 0: none. */
+	 * latest window ended, in how many windows it waited, and how long it waited and was slow
+	 * itself. 0: none. */
 	uint64_t spell_begin_unix_ns, spell_end_unix_ns;
-	uint32_t spell_waits, spell_owns;
+	uint32_t spell_waits;
+	double spell_waited_ns, spell_lost_ns;
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
@@ -150,7 +152,7 @@ struct fleet_pull {
 	uint8_t waiting_anomaly[16];
 	/* Slowness in which ranks wait again and again, and when it was first heard of; 0: none. */
 	uint64_t waits_ns, waits_begin_unix_ns, waits_end_unix_ns;
-	uint32_t waits; /* windows of the rank that waited most often */
+	double waited_ns; /* of the rank that waited longest */
 };
 
 struct fleet_job {

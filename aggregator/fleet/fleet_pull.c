@@ -161,11 +161,11 @@ static bool is_of_spell(const struct fleet_job *job, const struct fleet_rank *r)
 	return r->spell_end_unix_ns + WAITS_GAP_NS >= job->pull.waits_begin_unix_ns;
 }
 
-/* Whether so many windows are most of those that a rank sent that waited all the time: everybody is
- * late, or waits, now and then. */
-static bool is_most(const struct fleet_job *job, const struct fleet_rank *r, uint32_t windows)
+/* Whether that is most of what the rank waited that waited longest: everybody is late, or waits, now and
+ * then. */
+static bool is_most(const struct fleet_job *job, const struct fleet_rank *r, double ns)
 {
-	return is_of_spell(job, r) && windows >= thresholds.part.half * job->pull.waits;
+	return is_of_spell(job, r) && ns >= thresholds.part.half * job->pull.waited_ns;
 }
 
 /* Whether a rank was slow itself while the others waited. */
@@ -174,7 +174,8 @@ static bool is_explained(const struct fleet_job *job)
 	bool own = cross_suspects(job->cross) > 0;
 
 	for (uint32_t i = 0; i < job->rank_count && !own; i++)
-		own = job->ranks[i].used && is_most(job, &job->ranks[i], job->ranks[i].spell_owns);
+		own =
+		    job->ranks[i].used && is_most(job, &job->ranks[i], job->ranks[i].spell_lost_ns);
 	return own;
 }
 
@@ -188,7 +189,7 @@ static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *jo
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || !r->compared || is_most(job, r, r->spell_waits) ||
+		if (!r->used || !r->compared || is_most(job, r, r->spell_waited_ns) ||
 		    has_window(r, p->waits_begin_unix_ns, p->waits_end_unix_ns, now_ns) ||
 		    !fleet_rank_is_alive(f, r, now_ns))
 			continue;
@@ -198,7 +199,7 @@ static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *jo
 	return best;
 }
 
-/* The rank that waited most often; NULL: none. */
+/* The rank that waited longest; NULL: none. */
 static struct fleet_rank *waits_most(const struct fleet_job *job)
 {
 	struct fleet_rank *best = NULL;
@@ -207,7 +208,7 @@ static struct fleet_rank *waits_most(const struct fleet_job *job)
 		struct fleet_rank *r = &job->ranks[i];
 
 		if (r->used && is_of_spell(job, r) &&
-		    r->spell_waits > (best ? best->spell_waits : 0))
+		    r->spell_waited_ns > (best ? best->spell_waited_ns : 0))
 			best = r;
 	}
 	return best;
@@ -226,7 +227,7 @@ static void ask_waited_for(struct fleet *f, struct fleet_job *job, uint64_t now_
 		return;
 	p->waits_ns = 0;
 	most = waits_most(job);
-	p->waits = most ? most->spell_waits : 0;
+	p->waited_ns = most ? most->spell_waited_ns : 0;
 	if (!most || is_explained(job))
 		return;
 	for (; n < SUSPECTS && (r = waited_for(f, job, now_ns)); n++)
@@ -238,19 +239,24 @@ static void ask_waited_for(struct fleet *f, struct fleet_job *job, uint64_t now_
 			   now_ns);
 }
 
-/* Counts the rank's windows of one spell of slowness, and notes that it waits again and again. */
+/* Adds up the rank's windows of one spell of slowness, and notes that it waits again and again. */
 static void note_spell(struct fleet_job *job, struct fleet_rank *r, const struct digest *d,
 		       uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
 	uint64_t end = d->end_unix_ns;
 
-	if (!r->spell_end_unix_ns || d->begin_unix_ns > r->spell_end_unix_ns + WAITS_GAP_NS)
-		r->spell_waits = r->spell_owns = 0;
+	if (!r->spell_end_unix_ns || d->begin_unix_ns > r->spell_end_unix_ns + WAITS_GAP_NS) {
+		r->spell_waits = 0;
+		r->spell_waited_ns = r->spell_lost_ns = 0;
+	}
 	r->spell_end_unix_ns = end > r->spell_end_unix_ns ? end : r->spell_end_unix_ns;
 	if (d->reason == WINDOW_COMM && !r->spell_waits++)
 		r->spell_begin_unix_ns = d->begin_unix_ns;
-	r->spell_owns += digest_is_own(d);
+	if (d->reason == WINDOW_COMM)
+		r->spell_waited_ns += d->slow.flagged_ns;
+	if (digest_is_own(d))
+		r->spell_lost_ns += d->slow.self_excess_ns;
 	if (d->reason != WINDOW_COMM || r->spell_waits < 2 || p->waits_ns ||
 	    end <= r->spell_begin_unix_ns)
 		return;
@@ -370,7 +376,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 {
 	uint64_t begin = d->begin_unix_ns, end = d->end_unix_ns;
 
-	if (!d->summary_only) /* a summary has nothing to compare */
+	/* a summary has nothing to compare, and steps in which it waited do not show why others did */
+	if (!d->summary_only && d->reason != WINDOW_COMM)
 		note_window(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))
 		r->peer_ns = now_ns;

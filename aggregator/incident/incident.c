@@ -923,6 +923,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 
 static void incident_merge(struct incident_set *s, struct incident *to, struct incident *from)
 {
+	incident_waits_merge(to, from);
 	for (uint32_t k = 0; k < from->member_count; k++) {
 		struct wire_rank who = {.rank = from->members[k].rank,
 					.world_size = from->members[k].world_size};

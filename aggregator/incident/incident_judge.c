@@ -173,7 +173,7 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 	if (j->lossy)
 		return m == j->lossy;
 	if (j->waited)
-		return m == j->waited;
+		return incident_is_waited_for(j, m);
 	if (is_minor(j, m))
 		return false;
 	if (j->mutual)
@@ -524,7 +524,7 @@ static uint32_t count_culprits(const struct incident *i, const struct incident_j
 }
 
 /* What ranks lost themselves explains less than half of what others lost because they waited. Then
- * the rank that they waited for is to blame. */
+ * those are to blame that they waited for. */
 static void judge_waited(const struct incident *i, struct incident_judgement *j,
 			 const struct member *accused)
 {

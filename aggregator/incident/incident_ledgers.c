@@ -12,14 +12,14 @@
 #define EXCERPTS  (INCIDENT_PLACES - 1)
 #define KINDS_MAX (EXCERPTS * WINDOW_LEDGER_KINDS)
 
-/* The member's excerpts, each once; their number. waited: also that of steps in which it waited for
- * others. */
+/* The member's excerpts, each once; their number. waited: also those of steps in which it was not slow
+ * itself. */
 static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
 	const struct excerpts *e = &m->excerpts;
 	uint32_t n = 0, k;
 
-	for (const struct view *v = &e->slow; v <= (waited ? &e->waiting : &e->healthy); v++) {
+	for (const struct view *v = &e->slow; v <= (waited ? &e->typical : &e->healthy); v++) {
 		for (k = 0; k < n && out[k] != v->excerpt; k++)
 			;
 		if (v->excerpt && k == n)
@@ -38,7 +38,7 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 
 	for (uint32_t k = 0; list && k < i->member_count; k++)
 		for (uint32_t q = excerpts_of(&i->members[k], true, p); q-- > 0;)
-			list[n++] = (struct coll_source){k, &p[q]->ledger.colls, false};
+			list[n++] = (struct coll_source){k, &p[q]->ledger.colls};
 	if (n)
 		s = coll_split_open(list, n, j->ranks);
 	free(list);
@@ -90,13 +90,19 @@ static struct took took_of(const struct excerpt *p)
 	return (struct took){r.steps, r.steps * fmax(r.self_ns, 0)};
 }
 
+const struct excerpt *incident_ledgers_not_slow(const struct member *m)
+{
+	return m->excerpts.typical.excerpt ? m->excerpts.typical.excerpt
+					   : m->excerpts.waiting.excerpt;
+}
+
 /* Mean self time of the peers' steps in which they were not late themselves; 0: unknown. */
 static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
 {
 	struct took all = {0, 0};
 
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
-		const struct excerpt *p = i->members[k].excerpts.waiting.excerpt;
+		const struct excerpt *p = incident_ledgers_not_slow(&i->members[k]);
 		struct took t = p ? took_of(p) : (struct took){0, 0};
 
 		if (t.steps > 0 && !incident_is_culprit(i, j, &i->members[k])) {
@@ -121,19 +127,21 @@ const struct excerpt *incident_ledgers_excerpt(const struct incident *i,
 					       const struct incident_judgement *j,
 					       const struct member *m)
 {
+	const struct excerpt *all = incident_ledgers_not_slow(m);
 	double healthy;
 
 	/* the work of a rank that others waited for explains its steps, so none is flagged */
-	if (m == j->waited || is_waiting(j, m))
+	if (incident_is_waited_for(j, m))
+		return all;
+	if (is_waiting(j, m))
 		return m->excerpts.waiting.excerpt;
-	if (!is_slow_throughout(j, m) || !m->excerpts.waiting.excerpt)
+	if (!is_slow_throughout(j, m) || !all)
 		return m->excerpts.slow.excerpt;
 	if (!m->excerpts.slow.excerpt)
-		return m->excerpts.waiting.excerpt;
+		return all;
 	healthy = healthy_ns(i, j);
-	return shown_ns(m->excerpts.waiting.excerpt, healthy) >
-		       shown_ns(m->excerpts.slow.excerpt, healthy)
-		   ? m->excerpts.waiting.excerpt
+	return shown_ns(all, healthy) > shown_ns(m->excerpts.slow.excerpt, healthy)
+		   ? all
 		   : m->excerpts.slow.excerpt;
 }
 
@@ -204,7 +212,8 @@ static void add_peer(const struct member *m, const struct coll_split *s, bool sa
 
 	for (uint32_t q = excerpts_of(m, true, list); q-- > 0;)
 		for (uint32_t k = 0; k < list[q]->kinds; k++) {
-			bool healthy = list[q] != m->excerpts.waiting.excerpt;
+			bool healthy = list[q] != m->excerpts.waiting.excerpt &&
+				       list[q] != m->excerpts.typical.excerpt;
 
 			if (compares(&list[q]->kind[k], false, healthy, &to->kind, same))
 				add(list[q], k, healthy, 1, s, &to->peers);
@@ -233,7 +242,7 @@ static double step_ns(const struct incident_judgement *j, const struct ledger *l
 /* What others waited for it, per step: its work explains its own steps. */
 static double waited_for_ns(const struct member *m)
 {
-	const struct excerpt *p = m->excerpts.waiting.excerpt;
+	const struct excerpt *p = incident_ledgers_not_slow(m);
 	uint64_t steps = 0;
 
 	for (uint32_t k = 0; p && k < p->kinds; k++)
@@ -250,7 +259,7 @@ double incident_ledgers_lost_ns(const struct incident *i, const struct incident_
 
 	if (j->kind == FINDING_HANG)
 		return 0;
-	if (m == j->waited)
+	if (incident_is_waited_for(j, m))
 		return waited_for_ns(m);
 	if (m->steps.flagged &&
 	    (is_waiting(j, m) || incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt))
@@ -408,12 +417,12 @@ static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
 
 /* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
  * those of the most significant window. */
-static uint32_t add_slow(const struct incident *i, const struct member *m, bool flagged,
-			 const struct coll_split *s, struct kind_ledgers *of_kind)
+static uint32_t add_slow(const struct incident *i, const struct incident_judgement *j,
+			 const struct member *m, bool flagged, const struct coll_split *s,
+			 struct kind_ledgers *of_kind)
 {
 	const struct excerpt *list[EXCERPTS];
-	const struct excerpt *one =
-	    flagged ? m->excerpts.slow.excerpt : m->excerpts.waiting.excerpt;
+	const struct excerpt *one = incident_ledgers_excerpt(i, j, m);
 	uint32_t n = kinds_of(list, excerpts_of(m, !flagged, list), of_kind);
 	uint64_t steps = 0;
 
@@ -555,7 +564,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	struct kind_ledgers of_kind[KINDS_MAX];
 	struct coll_split *split;
 	double lost_ns = incident_ledgers_lost_ns(i, j, m);
-	bool known, flagged = m != j->waited &&
+	bool known, flagged = !incident_is_waited_for(j, m) &&
 			      incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt;
 	struct slow_steps all = incident_fault_steps(i, m);
 	uint32_t n;
@@ -567,7 +576,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	n = add_slow(i, m, flagged, split, of_kind);
+	n = add_slow(i, j, m, flagged, split, of_kind);
 	known = compare_best(i, j, m, split, lost_ns, of_kind, n, out);
 	coll_split_close(split);
 	out->flagged = flagged;

@@ -20,6 +20,9 @@ struct incident_ledgers {
 	bool usual_is_own;
 };
 
+/* An excerpt of steps in which the rank was not slow itself: of all its steps of a time, or else of
+ * those in which it waited; NULL: none. */
+const struct excerpt *incident_ledgers_not_slow(const struct member *m);
 /* The excerpt that shows best why a culprit is slow: of its flagged steps, or of typical ones if it
  * is always slow. NULL: unknown. */
 const struct excerpt *incident_ledgers_excerpt(const struct incident *i,

@@ -41,7 +41,7 @@ struct view {
 #define INCIDENT_OWN_WEIGHT 1e12
 /* The windows that a rank's verdict is made from, by what they show; incident_views.c holds their
  * excerpts. The most important place comes first. */
-#define INCIDENT_PLACES (INCIDENT_VIEWS + 4u)
+#define INCIDENT_PLACES (INCIDENT_VIEWS + 5u)
 struct excerpts {
 	union {
 		struct {
@@ -51,6 +51,7 @@ struct excerpts {
 			    view[INCIDENT_VIEWS]; /* own windows, diagnosed without others */
 			struct view healthy;	  /* the best reference */
 			struct view waiting;	  /* steps in which it was not slow itself */
+			struct view typical;	  /* all steps of a time; it was not slow itself */
 		};
 		struct view at[INCIDENT_PLACES];
 	};
@@ -160,6 +161,7 @@ struct incident {
 	struct incident_spike *spikes;
 	uint32_t spike_count;
 	size_t spike_room;
+	double waits_ns; /* waiting that is known to be for members: sum of waited_for_ns */
 };
 
 struct incident_set {
@@ -188,7 +190,7 @@ struct incident_judgement {
 	/* The culprits wait for each other because the network loses segments. This one sends most
 	 * of them again, and it alone is to blame. NULL: no such case. */
 	const struct member *lossy;
-	/* All ranks only waited, for this one: its work explains its steps. NULL: no such case. */
+	/* All ranks only waited, for this one most: its work explains its steps. NULL: no such case. */
 	const struct member *waited;
 	/* The rank that was slow for longest. Short slowness of other ranks doesn't count. Or NULL */
 	const struct member *longest;
@@ -287,8 +289,12 @@ double incident_views_stands_for(const struct excerpts *e, const struct view *v)
 /* A requested window of the member came: notes whom the ranks waited for. Only then, because a job
  * gets few of them, and they come after the windows about waiting. fresh may be NULL. */
 void incident_waits_note(struct incident *i, const struct member *of, const struct excerpt *fresh);
-/* The rank that did not wait itself, and for which the others waited longest; NULL: none known. */
+/* Before the members are merged: the one that knows of more waiting decides. */
+void incident_waits_merge(struct incident *to, struct incident *from);
+/* The rank that waited little itself, and for which the others waited longest; NULL: none known. */
 const struct member *incident_waits_for(const struct incident *i);
+/* It is j->waited, or the others waited for it nearly as long. */
+bool incident_is_waited_for(const struct incident_judgement *j, const struct member *m);
 /* The rank that lost most in windows in which it only waited; NULL: none. */
 const struct member *incident_waits_most(const struct incident *i);
 

@@ -280,8 +280,8 @@ bool incident_views_add(struct incident_set *s, struct incident *i, struct membe
 		e->lost_ns[v.cause] += v.lost_ns;
 		room &= offer(s, i, m, place_of(e, &v), v, v.worth, true);
 	} else if (p->slow.rank.steps) {
-		room &=
-		    offer(s, i, m, &e->waiting, v, worth_of(p, false, p->slow.rank.steps), true);
+		room &= offer(s, i, m, p->typical ? &e->typical : &e->waiting, v,
+			      worth_of(p, false, p->slow.rank.steps), true);
 	}
 	if (p->healthy.rank.steps)
 		room &= offer(s, i, m, &e->healthy, v, healthy_worth(p), true);

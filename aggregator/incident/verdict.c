@@ -128,7 +128,7 @@ static double loss_of(const struct member *m)
 static double cost_of(const struct incident *i, const struct incident_judgement *j,
 		      const struct member *m)
 {
-	return m == j->waited ? incident_waits_most(i)->steps.waited_ns : loss_of(m);
+	return incident_is_waited_for(j, m) ? incident_waits_most(i)->steps.waited_ns : loss_of(m);
 }
 
 ORDER_BY(by_loss, const struct member *,
@@ -185,7 +185,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
  * are of the whole window. */
 static void peer_add(struct rank_list *to, const struct member *m)
 {
-	const struct excerpt *waiting = m->excerpts.waiting.excerpt,
+	const struct excerpt *waiting = incident_ledgers_not_slow(m),
 			     *p = waiting ? waiting : m->excerpts.slow.excerpt;
 	struct diagnosis_rank late, *r = &to->rank[to->count];
 

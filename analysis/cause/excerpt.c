@@ -110,8 +110,8 @@ struct choice {
 	uint64_t healthy_end_ns;
 };
 
-/* A requested window shows what is typical. If less than this part of it is slow, the whole window
- * is the slow part. */
+/* A requested window shows what is typical. If less than this part of it is slow, or the rank only waited
+ * in slow steps, the whole window is the slow part. */
 #define SLOW_PART 8u
 
 static bool is_known(const struct choice *c, uint32_t phase)
@@ -199,14 +199,23 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 {
 	uint32_t slow = 0, healthy = 0;
+	double own_ns = 0, all_ns = 0;
 
 	if (w->reason != WINDOW_ASKED || has_unknown(w, c))
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++) {
-		slow += part_of(&w->steps[i], c) == PART_SLOW;
-		healthy += part_of(&w->steps[i], c) == PART_HEALTHY;
+		const struct window_step *s = &w->steps[i];
+
+		healthy += part_of(s, c) == PART_HEALTHY;
+		if (part_of(s, c) != PART_SLOW)
+			continue;
+		slow++;
+		all_ns += window_step_lost_ns(s);
+		own_ns += s->expected_self_ns > 0 ? (double)s->step.self_ns - s->expected_self_ns
+						  : window_step_lost_ns(s);
 	}
-	return healthy && slow * SLOW_PART < slow + healthy;
+	return healthy &&
+	       (slow * SLOW_PART < slow + healthy || own_ns < thresholds.part.half * all_ns);
 }
 
 /* The launches of the typical step, weighted by time, because halves take less of it. If two counts
@@ -1138,6 +1147,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		return false;
 	if (c.typical)
 		of_slow.slow = 0; /* all steps */
+	p->typical = c.typical && w->reason == WINDOW_ASKED;
 	compare_others(w, &c);
 	if (!c.typical) {
 		compare_alike(w, &c);

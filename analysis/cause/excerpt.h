@@ -60,7 +60,9 @@ struct excerpt {
 	/* functions of a file with a Build-ID have no name yet: their names may arrive later */
 	bool unnamed;
 	bool healthy_is_before; /* all healthy steps are earlier than the first slow step */
-	int64_t begin_unix_ns;	/* of its window */
+	bool
+	    typical; /* of a requested window whose slow part is all steps: it shows what is usual */
+	int64_t begin_unix_ns; /* of its window */
 };
 
 /* Writes the name of the function at an ELF address of a file to out; false: not known. */

@@ -258,31 +258,34 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 /* ---- who is waited for ---- */
 
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
-		       double *caused_ns, uint32_t ranks)
+		       double *caused_ns, double *waited_ns, uint32_t ranks)
 {
 	float *longest = s ? calloc((size_t)s->colls.count + 1, sizeof(*longest)) : NULL;
 
 	memset(caused_ns, 0, ranks * sizeof(*caused_ns));
+	memset(waited_ns, 0, ranks * sizeof(*waited_ns));
 	for (uint32_t i = 0; longest && i < count; i++) {
 		for (uint32_t k = 0; k < source[i].parts->count; k++) {
 			const struct coll_part *p = &source[i].parts->part[k];
 			uint32_t at = idmap_get(&s->colls.by_id, p->id);
 			double waits;
 
-			if (at == IDMAP_NONE || p->healthy || !source[i].waits)
+			if (at == IDMAP_NONE)
 				continue;
 			waits = (double)p->exposed_ns - transfer_of(&s->colls.entry[at], p);
-			caused_ns[source[i].rank] -= waits;
+			waited_ns[source[i].rank] += waits;
 			longest[at] = fmaxf(longest[at], (float)waits);
 		}
 	}
 	for (uint32_t at = 0; longest && at < s->colls.count; at++) {
 		const struct entry *e = &s->colls.entry[at];
 
-		if (e->shortest < ranks && longest[at] > 0)
-			caused_ns[e->shortest] += (double)(longest[at] - e->shortest_ns);
+		if (e->shortest < ranks)
+			caused_ns[e->shortest] += fmaxf(longest[at] - e->shortest_ns, 0);
 	}
-	for (uint32_t k = 0; k < ranks && longest; k++)
+	for (uint32_t k = 0; k < ranks && longest; k++) {
 		caused_ns[k] = ldexp(caused_ns[k], (int)s->shift);
+		waited_ns[k] = ldexp(waited_ns[k], (int)s->shift);
+	}
 	free(longest);
 }

@@ -52,7 +52,6 @@ void coll_parts_fini(struct coll_parts *c);
 struct coll_source {
 	uint32_t rank; /* any unique number */
 	const struct coll_parts *parts;
-	bool waits; /* its slow steps are those in which it waited; for coll_split_caused */
 };
 struct coll_split; /* opaque */
 /* ranks: size of the job. Borrows the parts. NULL: no memory, or nothing to divide. */
@@ -63,10 +62,9 @@ void coll_split_close(struct coll_split *s); /* NULL is a no-op */
  * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
 void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
 		       bool healthy, double weight, struct ledger *l);
-/* caused_ns[k]: how long the others waited for rank k, less the time that it waited itself, in slow
- * steps of sources that wait. All wait for the rank with the shortest kernel, for as long as the
- * longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. Sources
- * have the ranks 0 to ranks - 1. If the windows of the last rank are missing, another late one is
- * charged. s NULL: all 0. */
+/* waited_ns[k]: how long rank k waited for others; caused_ns[k]: how long the others waited for it. All
+ * wait for the rank with the shortest kernel, for as long as the longest wait takes beyond the transfer:
+ * where transfers are slow, nobody is waited for. Sources have the ranks 0 to ranks - 1. Without the
+ * window of the last rank nobody waits long for another. s NULL: all 0. */
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
-		       double *caused_ns, uint32_t ranks);
+		       double *caused_ns, double *waited_ns, uint32_t ranks);

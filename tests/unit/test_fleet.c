@@ -1932,8 +1932,11 @@ static void a_window_brings_those_of_its_peers(void **unused)
 
 static void waits(const char *node, int rank, double from_s)
 {
-	struct digest d = {
-	    .reason = WINDOW_COMM, .slow.flagged = 2, .latency_ns = 13e7, .summary_only = rank > 0};
+	struct digest d = {.reason = WINDOW_COMM,
+			   .slow.flagged = 2,
+			   .slow.flagged_ns = 6e7,
+			   .latency_ns = 13e7,
+			   .summary_only = rank > 0};
 
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
@@ -1948,7 +1951,10 @@ static void who_did_not_wait_is_asked(void **unused)
 	struct fs_job j;
 
 	for (int own = 0; own < 2; own++) {
-		struct digest d = {.reason = WINDOW_SELF, .slow.flagged = 1, .latency_ns = 13e7};
+		struct digest d = {.reason = WINDOW_SELF,
+				   .slow.flagged = 1,
+				   .slow.self_excess_ns = 3e7,
+				   .latency_ns = 13e7};
 		uint32_t asked = 0, waiting = 0;
 		int node;
 
@@ -1975,6 +1981,7 @@ static void who_did_not_wait_is_asked(void **unused)
 		d.rank.rank = 3;
 		d.begin_unix_ns = FS_UNIX + 38 * FS_S;
 		d.end_unix_ns = FS_UNIX + 39 * FS_S;
+		d.slow.self_excess_ns = 6e7;
 		for (int n = 0; n < 2 && own; n++) /* says itself that it was slow */
 			assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 		if (!own) /* once, for another rank */

@@ -1412,6 +1412,56 @@ static void the_rank_that_the_others_waited_for_is_to_blame(void **unused)
 	json_decref(j);
 }
 
+/* Some steps of ranks 6 and 7 have more work, whichever. Each of them waits for the other. */
+static struct incident_change in_turn(int rank, uint32_t reason)
+{
+	static struct made m;
+	uint32_t at = 0;
+
+	make(&m, rank, reason, 1, 40);
+	m.w.rank.world_size = 4;
+	collectives(&m, 50);
+	for (uint32_t i = 0; i < m.w.device_count; i++) {
+		struct record *r = &m.device[i];
+		bool works = rank >= 6 && at >= HEALTHY && at % 3 != (uint32_t)rank - 6;
+
+		if (r->kind != RECORD_COLL_KERNEL)
+			continue;
+		if (works || at < HEALTHY)
+			r->begin_ns = r->end_ns - 10 * MS;
+		at++;
+	}
+	for (uint32_t i = HEALTHY; i < STEPS && rank >= 6; i++) {
+		struct window_step *s = &m.steps[i];
+
+		if (i % 3 == (uint32_t)rank - 6)
+			continue;
+		m.device[m.w.device_count] = m.device[3 * i + 1];
+		m.device[m.w.device_count].begin_ns = s->step.begin_ns + 55 * MS;
+		m.device[m.w.device_count++].end_ns = s->step.begin_ns + 65 * MS;
+		s->step.compute_ns += 10 * MS;
+		s->step.kernels++;
+		s->expected_ns = (double)s->step.latency_ns;
+		s->expected_self_ns = (double)s->step.self_ns;
+		s->flags = WINDOW_STEP_MARGIN;
+	}
+	return send(&m);
+}
+
+static void ranks_that_others_wait_for_in_turn_are_all_to_blame(void **unused)
+{
+	json_t *j;
+
+	in_turn(4, WINDOW_COMM);
+	in_turn(5, WINDOW_COMM);
+	in_turn(6, WINDOW_ASKED);
+	in_turn(4, WINDOW_ASKED);
+	j = incident_set_json(set, in_turn(7, WINDOW_ASKED).id, 4, NULL);
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "6,7");
+	json_decref(j);
+}
+
 static double excess_ms(const json_t *incident, const char *name)
 {
 	const json_t *d = json_object_get(incident, "diagnosis"), *row;
@@ -1425,13 +1475,14 @@ static double excess_ms(const json_t *incident, const char *name)
 
 /* A requested window, whose first steps are evaluation: without gemm, and with more_ms more of norm. They
  * launch less, and are no parts of steps. */
-static struct incident_change with_evaluation(int rank, uint32_t evaluation, double more_ms)
+static struct incident_change with_evaluation(int rank, uint32_t evaluation, double more_ms,
+					      double takes_ms)
 {
 	static struct made m;
 
 	make(&m, rank, WINDOW_ASKED, 1, 0);
 	m.w.rank.world_size = 3;
-	collectives(&m, 10);
+	collectives(&m, takes_ms);
 	for (uint32_t i = 0; i < evaluation; i++) {
 		struct record *norm = &m.device[3 * i + 1];
 
@@ -1450,10 +1501,10 @@ static void a_rank_that_others_waited_for_is_compared_phase_by_phase(void **unus
 
 	in_step(4, WINDOW_COMM, 40, 50);
 	in_step(5, WINDOW_COMM, 40, 50);
-	with_evaluation(6, 10, 16);
-	with_evaluation(4, 4, 0);
-	with_evaluation(5, 4, 0);
-	j = incident_set_json(set, with_evaluation(6, 10, 16).id, 3, NULL);
+	with_evaluation(6, 10, 16, 10);
+	with_evaluation(4, 4, 0, 50);
+	with_evaluation(5, 4, 0, 50);
+	j = incident_set_json(set, with_evaluation(6, 10, 16, 10).id, 3, NULL);
 	assert_string_equal(ranks_of(j), "6");
 	assert_float_equal(excess_ms(j, "gemm"), 0, 0.1);
 	assert_float_equal(excess_ms(j, "norm"), 8, 0.1);
@@ -3374,6 +3425,7 @@ static const struct CMUnitTest tests[] = {
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),
+    CASE(ranks_that_others_wait_for_in_turn_are_all_to_blame),
     CASE(a_rank_that_others_waited_for_is_compared_phase_by_phase),
     CASE(what_others_waited_is_what_the_verdict_has_to_explain),
     CASE(what_costs_little_beside_what_others_waited_is_no_second_fault),
