@@ -255,13 +255,20 @@ static double usual_extra(const struct kinds *k, const struct place *p, double *
 	return usual;
 }
 
-/* Whether it is of a known kind. Such a stretch founds no other one. */
+static bool is_proven(const struct place *p)
+{
+	return p->used && p->count >= thresholds.count.few;
+}
+
+/* Whether it is of a known kind, and not much longer. Such a stretch founds no other one. */
 static bool is_explained(const struct kinds *k, const struct event *e)
 {
-	for (uint32_t i = 0; i < KINDS_PLACES; i++)
-		if (k->place[i].used && k->place[i].id == e->kind &&
-		    k->place[i].count >= thresholds.count.few)
-			return true;
+	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		const struct place *p = &k->place[i];
+
+		if (p->id == e->kind && is_proven(p))
+			return e->part_ns[p->by] <= k->config.alike_ratio * p->first_ns;
+	}
 	return false;
 }
 
@@ -495,6 +502,7 @@ static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct c
 		if (most)
 			find_at(k, period, most, part, kind, late);
 	}
+	/* those of dropped ones, too */
 	for (uint32_t i = 0; i < KINDS_PLACES; i++)
 		if (k->place[i].period)
 			find_at(k, k->place[i].period, k->place[i].most, part, kind, late);
@@ -505,15 +513,22 @@ static void learn_extra(struct place *p, double extra_ns)
 	p->extra[p->extras++ % KINDS_EXTRAS] = extra_ns;
 }
 
-static struct place *free_place(struct kinds *k)
+/* A place for a kind: a free one, or that of a kind without proof, or if the new one has proof, that of
+ * the cheapest kind. NULL: all are more important, or of the open stretch. */
+static struct place *free_place(struct kinds *k, bool proven)
 {
-	struct place *least = &k->place[0];
+	struct place *least = NULL;
 
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
-		if (!k->place[i].used)
-			return &k->place[i];
-		if (k->place[i].total_ns < least->total_ns)
-			least = &k->place[i];
+		struct place *p = &k->place[i];
+
+		if (!p->used)
+			return p;
+		if (k->of & 1u << i || (is_proven(p) && !proven))
+			continue;
+		if (!least || is_proven(p) < is_proven(least) ||
+		    (is_proven(p) == is_proven(least) && p->total_ns < least->total_ns))
+			least = p;
 	}
 	return least;
 }
@@ -565,7 +580,9 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 			find_in(k, part, &found, &late);
 	if (!found.members || late.by_chance < found.by_chance)
 		return NULL;
-	p = free_place(k);
+	p = free_place(k, found.members + 1 >= thresholds.count.few);
+	if (!p)
+		return NULL;
 	*p = (struct place){.used = true,
 			    .id = ++k->places,
 			    .by = found.part,
@@ -578,14 +595,11 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 	for (uint32_t i = found.members; i-- > 0;) {
 		struct event *e = &k->event[found.member[i]];
 
+		e->kind = p->id;
 		p->count++;
 		p->steps += e->last + 1 - e->first;
-		learn_extra(p, e->extra_ns);
-		/* it does not explain a much longer one */
-		if (!is_alike(k, e, found.part, found.usual_ns))
-			continue;
-		e->kind = p->id;
 		p->total_ns += e->extra_ns;
+		learn_extra(p, e->extra_ns);
 	}
 	return p;
 }
@@ -617,11 +631,15 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 	return best;
 }
 
-/* The same; the step is then its latest occurrence. */
-static struct place *kind_at(struct kinds *k, uint64_t step, const double *part_ns)
+/* The same; the step is then its latest occurrence. Two unrelated stretches may have founded a kind, at
+ * the distance of a later fault's steps. So one that is due for the third time is dropped: it must be
+ * found again. */
+static struct place *proven_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
-	struct place *p = due_at(k, step, part_ns);
+	struct place *p;
 
+	while ((p = due_at(k, step, part_ns)) && p->count < thresholds.count.few)
+		p->used = false;
 	if (p)
 		p->last = step;
 	return p;
@@ -668,29 +686,25 @@ static void remember(struct kinds *k, const struct event *e)
 	k->event[k->events++] = *e;
 }
 
-/* If several kinds coincide, each is charged its usual time; the stretch is of the longest one. */
+/* If several kinds coincide, each is charged its usual time. */
 static void close_stretch(struct kinds *k)
 {
 	bool one = !(k->of & (k->of - 1));
-	double longest_ns = 0;
 
 	if (!k->is_open)
 		return;
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
-		double limit, usual_ns;
+		double limit;
 
 		if (!(k->of & 1u << i))
 			continue;
-		usual_ns = usual_extra(k, p, &limit);
-		if (usual_ns > longest_ns) {
-			longest_ns = usual_ns;
+		if (p->id != k->over.kind)
 			k->open.kind = p->id;
-		}
 		p->count++;
 		p->missed = 0;
 		p->steps += one ? k->open.last + 1 - k->open.first : 1;
-		p->total_ns += one ? k->open.extra_ns : usual_ns;
+		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
 			p->first_ns = k->open.part_ns[p->by];
@@ -730,11 +744,8 @@ static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 	k->over = (struct event){0};
 	k->open_self_ns = 0;
 	k->is_open = true;
-	p = kind_at(k, step, part_ns);
-	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
-	if (p && p->count < thresholds.count.few)
-		p->used = false;
-	if (!p || !p->used)
+	p = proven_at(k, step, part_ns);
+	if (!p)
 		p = find_kind(k, &k->open);
 	if (p)
 		k->of = 1u << (p - k->place);
@@ -787,7 +798,7 @@ static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, str
 	struct place *p;
 
 	*u = usual_of_all(k);
-	while (k->open.extra_ns > u->limit_ns && (p = kind_at(k, step, part_ns))) {
+	while (k->open.extra_ns > u->limit_ns && (p = proven_at(k, step, part_ns))) {
 		k->of |= 1u << (p - k->place);
 		*u = usual_of_all(k);
 	}
@@ -797,30 +808,35 @@ static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, str
 	return k->open.extra_ns > u->limit_ns;
 }
 
-/* The excess part of the open stretch begins. It may be of another kind, at whose place a known one is,
- * too. Whether the stretch is longer than both. */
-static bool open_over(struct kinds *k, const struct step *s, double expected_ns, uint32_t part,
+/* The excess part of the open stretch begins: what it added to each account beyond its kinds. It may be
+ * of another kind, at whose place a known one is, too. Whether the stretch is longer than both. */
+static bool open_over(struct kinds *k, const struct step *s, double expected_ns,
 		      const double *part_ns, struct usual *u)
 {
-	double more_ns = k->open.extra_ns - u->ns;
 	struct place *p;
+	double limit;
 
 	k->over = (struct event){.first = s->index,
 				 .key = s->key,
 				 .expected_ns = expected_ns + u->ns,
-				 .part = part,
-				 .first_ns = more_ns,
-				 .extra_ns = more_ns,
+				 .first_ns = k->open.extra_ns - u->ns,
+				 .extra_ns = k->open.extra_ns - u->ns,
+				 .last = s->index,
 				 .over = true};
-	k->over.part_ns[part] = k->over.part_ns[BY_ALL] = more_ns;
+	memcpy(k->over.part_ns, part_ns, sizeof(k->over.part_ns));
+	k->over.part_ns[BY_ALL] = k->over.first_ns;
+	for (uint32_t i = 0; i < KINDS_PLACES; i++)
+		if (k->of & 1u << i)
+			k->over.part_ns[k->place[i].part] -= usual_extra(k, &k->place[i], &limit);
+	for (uint32_t i = 1; i < KINDS_PARTS; i++)
+		if (k->over.part_ns[i] > k->over.part_ns[k->over.part])
+			k->over.part = i;
 	p = find_kind(k, &k->over);
 	if (!p)
 		return true;
 	k->of |= 1u << (p - k->place);
-	if (has_grown(k, s->index, part_ns, u))
-		return true;
-	k->over = (struct event){0};
-	return false;
+	k->over.kind = p->id;
+	return has_grown(k, s->index, part_ns, u);
 }
 
 static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, double expected_ns,
@@ -849,11 +865,15 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 		return v;
 	v.of_kind = true;
 	v.grown = has_grown(k, step, part_ns, &u);
-	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
+	if (!v.grown && !k->over.kind) /* a kind that came later explains it */
+		k->over = (struct event){0};
 	if (v.grown && !(k->over.first_ns > 0))
-		v.grown = open_over(k, s, expected_ns, part, part_ns, &u);
-	k->over.last = step;
-	k->over.extra_ns = k->open.extra_ns - u.ns;
+		v.grown = open_over(k, s, expected_ns, part_ns, &u);
+	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
+	if (v.grown && !k->over.kind) {
+		k->over.last = step;
+		k->over.extra_ns = k->open.extra_ns - u.ns;
+	}
 	v.usual_ns = fmax(u.ns - before_ns, 0);
 	v.usual_self_ns = fmax(u.self_ns - fmax(before_self_ns, 0), 0);
 	p = place_of(k, step);

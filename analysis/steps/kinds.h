@@ -14,7 +14,7 @@
 
 #include "analysis/steps/steps.h"
 
-#define KINDS_PLACES  8u   /* kinds by place; a new one replaces the cheapest */
+#define KINDS_PLACES  16u  /* kinds by place */
 #define KINDS_WORKS   16u  /* kinds by work: one per model */
 #define KINDS_EVENTS  256u /* remembered slow stretches; those of kinds go first, then short ones */
 #define KINDS_UNSEEN  64u  /* remembered stretches of steps that were not judged */

@@ -80,6 +80,8 @@ static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PART
 	s.latency_ns = s.device_latency_ns = s.self_ns + s.comm_ns;
 	s.end_ns = j->now_ns += s.latency_ns;
 	j->v = judge_push(j->judge, &s, 0);
+	assert_true(j->v.flagged || !j->v.self);
+	assert_true(j->v.excess > -1 && j->v.expected_ns >= 0);
 	j->of_kind += j->v.of_kind;
 	j->spikes += j->v.spike;
 	if (!j->v.flagged)
@@ -173,6 +175,49 @@ static void short_delays_hide_no_checkpoint(void **unused)
 	}
 	print_message("of 540 checkpoints %u were flagged after the second one\n", late);
 	assert_in_range(late, 0, 4);
+}
+
+/* Every 50th, 100th and 200th step does something more. */
+static void phases_that_fall_on_each_other_are_all_known(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 3000) {
+			uint64_t n = j.step + 1;
+			double ms = 0;
+
+			for (uint32_t every = 50; every <= 200 && !(n % every); every *= 2)
+				ms += (every == 50 ? 100 : 4.0 * every) * (1 + 0.05 * normal(&j));
+			slower(&j, KINDS_HOST, ms);
+		}
+		assert_in_range(j.flagged, 1, 6);
+		assert_in_range(j.last_flag, 49, 999);
+		end(&j);
+	}
+}
+
+/* Once a checkpoint takes longer, by as much as a later fault on each of them. */
+static void a_transient_on_a_checkpoint_hides_no_fault_there(void **unused)
+{
+	uint32_t steps = 0, flagged = 0;
+
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 3000) {
+			bool checkpoint = j.step % 50 == 49, fault = checkpoint && j.step > 700;
+
+			slower(&j, KINDS_HOST,
+			       (checkpoint ? 500 * (1 + 0.05 * normal(&j)) : 0) +
+				   (fault || j.step == 299 ? 400 * (1 + 0.05 * normal(&j)) : 0));
+			steps += fault;
+			flagged += fault && j.v.flagged;
+		}
+		end(&j);
+	}
+	print_message("of %u slow steps %u were flagged\n", steps, flagged);
+	assert_true(flagged >= 0.97 * steps);
 }
 
 /* The third one is in the job's first evaluation, whose steps no model knows. */
@@ -1032,6 +1077,8 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
 	    cmocka_unit_test(an_occurrence_that_was_not_judged_counts),
 	    cmocka_unit_test(short_delays_hide_no_checkpoint),
+	    cmocka_unit_test(phases_that_fall_on_each_other_are_all_known),
+	    cmocka_unit_test(a_transient_on_a_checkpoint_hides_no_fault_there),
 	    cmocka_unit_test(a_checkpoint_in_an_evaluation_does_not_end_its_kind),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(slow_steps_before_a_kind_do_not_hide_it),
