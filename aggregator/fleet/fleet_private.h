@@ -87,7 +87,8 @@ struct fleet_rank {
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	/* this machine's clock; window_ns: when its last window came or was requested */
+	/* this machine's clock; window_ns: when its last window came or was requested, but for one
+	 * in which it only waited */
 	uint64_t key, start_time_ticks, seen_ns, window_ns;
 	uint64_t began_ns; /* when the process of these ids was first heard of */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */

@@ -18,66 +18,96 @@ const struct member *incident_waits_most(const struct incident *i)
 	return best;
 }
 
-/* The collectives of the new window, and of one that is kept of each other rank; their number. */
-static uint32_t sources_of(const struct incident *i, const struct member *of,
-			   const struct excerpt *fresh, struct coll_source *list)
+/* What windows of the same time say of each rank. */
+struct waits {
+	struct coll_source *source;
+	uint32_t count;
+	/* by the collectives, and by what the rank's own steps lost: it may have waited for ranks
+	 * without a window */
+	double *caused_ns, *waited_ns, *says_ns;
+};
+
+static void waits_close(struct waits *w)
 {
-	uint32_t n = 0;
+	free(w->source);
+	free(w->caused_ns);
+}
+
+static bool waits_open(struct waits *w, uint32_t ranks)
+{
+	w->source = calloc((size_t)ranks + 1, sizeof(*w->source));
+	w->caused_ns = calloc((size_t)3 * ranks + 1, sizeof(*w->caused_ns));
+	if (!w->source || !w->caused_ns) {
+		waits_close(w);
+		return false;
+	}
+	w->waited_ns = w->caused_ns + ranks;
+	w->says_ns = w->waited_ns + ranks;
+	return true;
+}
+
+/* Of the new window, and of one that is kept of each other rank. */
+static void waits_fill(struct waits *w, const struct incident *i, const struct member *of,
+		       const struct excerpt *fresh)
+{
+	struct coll_split *s;
 
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 		const struct excerpt *p = m == of ? fresh : incident_ledgers_not_slow(m);
 
-		if (p)
-			list[n++] = (struct coll_source){k, &p->ledger.colls};
+		if (!p)
+			continue;
+		w->source[w->count++] = (struct coll_source){k, &p->ledger.colls};
+		w->says_ns[k] = p->waited_ns;
 	}
-	return n;
+	s = coll_split_open(w->source, w->count, i->member_count);
+	coll_split_caused(s, w->source, w->count, w->caused_ns, w->waited_ns, i->member_count);
+	coll_split_close(s);
+}
+
+static double most_of(const double *ns, uint32_t count)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < count; k++)
+		most = fmax(most, ns[k]);
+	return most;
 }
 
 /* Every rank waits for others now and then: one that waited for less than half as long as another did not
  * wait with it. Those are waited for, if they explain most of the waiting. Of all windows so far, those
  * count that show most of it. */
-static void note(struct incident *i, const double *caused, const double *waited)
+static void note(struct incident *i, const struct waits *w)
 {
-	double longest = 0, all = 0, known = 0;
+	double longest = most_of(w->waited_ns, i->member_count), all = 0, known = 0,
+	       says = most_of(w->says_ns, i->member_count);
 
-	for (uint32_t k = 0; k < i->member_count; k++)
-		longest = fmax(longest, waited[k]);
 	for (uint32_t k = 0; k < i->member_count; k++) {
-		all += caused[k];
-		known += waited[k] < thresholds.part.half * longest ? caused[k] : 0;
+		bool waits = w->waited_ns[k] >= thresholds.part.half * longest ||
+			     (says > 0 && w->says_ns[k] >= thresholds.part.half * says);
+
+		all += w->caused_ns[k];
+		w->caused_ns[k] = waits ? 0 : w->caused_ns[k];
+		known += w->caused_ns[k];
 	}
 	if (known < thresholds.part.most * all || known < thresholds.part.half * longest ||
-	    known < i->waits_ns)
+	    known <= i->waits_ns)
 		return;
 	i->waits_ns = known;
 	for (uint32_t k = 0; k < i->member_count; k++)
-		i->members[k].waited_for_ns =
-		    waited[k] < thresholds.part.half * longest ? caused[k] : 0;
+		i->members[k].waited_for_ns = w->caused_ns[k];
 }
 
 void incident_waits_note(struct incident *i, const struct member *of, const struct excerpt *fresh)
 {
-	uint32_t room = i->member_count;
-	struct coll_source *list = NULL;
-	struct coll_split *s = NULL;
-	double *caused, *waited;
-	uint32_t n;
+	struct waits w = {.count = 0};
 
-	if (!fresh || !incident_waits_most(i))
+	if (!fresh || !incident_waits_most(i) || !waits_open(&w, i->member_count))
 		return;
-	list = calloc((size_t)room + 1, sizeof(*list));
-	caused = calloc((size_t)2 * room + 1, sizeof(*caused));
-	waited = caused ? caused + room : NULL;
-	n = list && caused ? sources_of(i, of, fresh, list) : 0;
-	s = n ? coll_split_open(list, n, room) : NULL;
-	if (s) {
-		coll_split_caused(s, list, n, caused, waited, room);
-		note(i, caused, waited);
-	}
-	coll_split_close(s);
-	free(list);
-	free(caused);
+	waits_fill(&w, i, of, fresh);
+	note(i, &w);
+	waits_close(&w);
 }
 
 void incident_waits_merge(struct incident *to, struct incident *from)

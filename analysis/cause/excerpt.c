@@ -196,6 +196,29 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	return PART_HEALTHY;
 }
 
+/* Of its loss, what it did not wait for others. */
+static double own_lost_ns(const struct window_step *s)
+{
+	return s->expected_self_ns > 0 ? (double)s->step.self_ns - s->expected_self_ns
+				       : window_step_lost_ns(s);
+}
+
+static double waited_ns(const struct window *w)
+{
+	double ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct window_step *s = &w->steps[i];
+
+		if (s->expected_ns <= 0)
+			continue;
+		ns += fmax(window_step_lost_ns(s) - fmax(own_lost_ns(s), 0), 0);
+		n++;
+	}
+	return n ? ns / n : 0;
+}
+
 static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 {
 	uint32_t slow = 0, healthy = 0;
@@ -211,11 +234,10 @@ static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 			continue;
 		slow++;
 		all_ns += window_step_lost_ns(s);
-		own_ns += s->expected_self_ns > 0 ? (double)s->step.self_ns - s->expected_self_ns
-						  : window_step_lost_ns(s);
+		own_ns += own_lost_ns(s);
 	}
 	return healthy &&
-	       (slow * SLOW_PART < slow + healthy || own_ns < thresholds.part.half * all_ns);
+	       (slow * SLOW_PART < slow + healthy || own_ns < thresholds.part.little * all_ns);
 }
 
 /* The launches of the typical step, weighted by time, because halves take less of it. If two counts
@@ -1147,6 +1169,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		return false;
 	if (c.typical)
 		of_slow.slow = 0; /* all steps */
+	p->waited_ns = waited_ns(w);
 	p->typical = c.typical && w->reason == WINDOW_ASKED;
 	compare_others(w, &c);
 	if (!c.typical) {

@@ -60,8 +60,10 @@ struct excerpt {
 	/* functions of a file with a Build-ID have no name yet: their names may arrive later */
 	bool unnamed;
 	bool healthy_is_before; /* all healthy steps are earlier than the first slow step */
-	bool
-	    typical; /* of a requested window whose slow part is all steps: it shows what is usual */
+	/* Of a requested window whose slow part is all steps: it shows what is usual. */
+	bool typical;
+	/* How long it waited for others per step, by what was expected of its steps. */
+	double waited_ns;
 	int64_t begin_unix_ns; /* of its window */
 };
 

@@ -47,7 +47,7 @@ static int make_room(struct coll_parts *c)
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, uint8_t kind, bool healthy)
+		   uint64_t step_end_ns, uint32_t step, uint8_t kind, bool healthy)
 {
 	const uint64_t what[3] = {r->key, r->func, r->seq};
 	uint64_t id = hash_bytes(HASH_SEED, what, sizeof(what));
@@ -66,6 +66,7 @@ int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t expose
 	    .ns = (float)(r->end_ns - r->begin_ns),
 	    .exposed_ns = (float)exposed_ns,
 	    .after_ns = r->end_ns > step_end_ns ? (float)(r->end_ns - step_end_ns) : 0,
+	    .step = step,
 	    .func = r->func,
 	    .kind = kind,
 	    .healthy = healthy};
@@ -257,35 +258,86 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 
 /* ---- who is waited for ---- */
 
+/* A collective in a rank's step. */
+struct wait {
+	uint32_t rank, step;
+	bool shared; /* another source has it, too */
+	double waited_ns, caused_ns;
+};
+
+ORDER_BY(by_step, struct wait, ORDER_UP(rank) ?: ORDER_UP(step));
+
+/* One for each part; their number. longest: room for a time per collective. */
+static uint32_t waits_of(const struct coll_split *s, const struct coll_source *source,
+			 uint32_t count, struct wait *w, float *longest)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0; k < source[i].parts->count; k++) {
+			const struct coll_part *p = &source[i].parts->part[k];
+			uint32_t at = idmap_get(&s->colls.by_id, p->id);
+			const struct entry *e = find(&s->colls, p->id);
+			bool shared = e->ranks > 1;
+			double waited = (double)p->exposed_ns - (shared ? transfer_of(e, p) : 0);
+
+			if (at == IDMAP_NONE)
+				continue;
+			w[n++] = (struct wait){source[i].rank, p->step, shared, waited, 0};
+			if (shared)
+				longest[at] = fmaxf(longest[at], (float)waited);
+		}
+	return n;
+}
+
+static void add_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
+		       const float *longest, struct wait *w)
+{
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0; k < source[i].parts->count; k++) {
+			const struct coll_part *p = &source[i].parts->part[k];
+			uint32_t at = idmap_get(&s->colls.by_id, p->id);
+			const struct entry *e = find(&s->colls, p->id);
+
+			if (at == IDMAP_NONE)
+				continue;
+			if (e->shortest == source[i].rank && w->shared)
+				w->caused_ns = (double)(longest[at] - e->shortest_ns);
+			w++;
+		}
+}
+
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
 		       double *caused_ns, double *waited_ns, uint32_t ranks)
 {
 	float *longest = s ? calloc((size_t)s->colls.count + 1, sizeof(*longest)) : NULL;
+	struct wait *w;
+	size_t parts = 0;
+	uint32_t n;
 
 	memset(caused_ns, 0, ranks * sizeof(*caused_ns));
 	memset(waited_ns, 0, ranks * sizeof(*waited_ns));
-	for (uint32_t i = 0; longest && i < count; i++) {
-		for (uint32_t k = 0; k < source[i].parts->count; k++) {
-			const struct coll_part *p = &source[i].parts->part[k];
-			uint32_t at = idmap_get(&s->colls.by_id, p->id);
-			double waits;
+	for (uint32_t i = 0; i < count; i++)
+		parts += source[i].parts->count;
+	w = longest ? calloc(parts + 1, sizeof(*w)) : NULL;
+	n = w ? waits_of(s, source, count, w, longest) : 0;
+	if (n)
+		add_caused(s, source, count, longest, w);
+	ORDER_SORT(w, n, by_step);
+	for (uint32_t k = 0, from = 0; k < n; from = k) {
+		double waited = 0, caused = 0;
+		bool shared = false;
 
-			if (at == IDMAP_NONE)
-				continue;
-			waits = (double)p->exposed_ns - transfer_of(&s->colls.entry[at], p);
-			waited_ns[source[i].rank] += waits;
-			longest[at] = fmaxf(longest[at], (float)waits);
+		for (; k < n && w[k].rank == w[from].rank && w[k].step == w[from].step; k++) {
+			waited += w[k].waited_ns;
+			caused += w[k].caused_ns;
+			shared |= w[k].shared;
 		}
-	}
-	for (uint32_t at = 0; longest && at < s->colls.count; at++) {
-		const struct entry *e = &s->colls.entry[at];
-
-		if (e->shortest < ranks)
-			caused_ns[e->shortest] += fmaxf(longest[at] - e->shortest_ns, 0);
-	}
-	for (uint32_t k = 0; k < ranks && longest; k++) {
-		caused_ns[k] = ldexp(caused_ns[k], (int)s->shift);
-		waited_ns[k] = ldexp(waited_ns[k], (int)s->shift);
+		if (!shared) /* no other window is of this time */
+			continue;
+		waited_ns[w[from].rank] += ldexp(waited, (int)s->shift);
+		caused_ns[w[from].rank] += ldexp(fmax(caused - waited, 0), (int)s->shift);
 	}
 	free(longest);
+	free(w);
 }

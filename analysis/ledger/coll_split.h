@@ -29,6 +29,7 @@ struct coll_part {
 	float ns;	  /* duration of the whole kernel */
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
+	uint32_t step;	  /* of the rank: any number */
 	uint8_t func;
 	uint8_t kind; /* of the step: any number */
 	bool healthy; /* of a healthy step; else of a slow one */
@@ -43,7 +44,7 @@ struct coll_parts {
 
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, uint8_t kind, bool healthy);
+		   uint64_t step_end_ns, uint32_t step, uint8_t kind, bool healthy);
 /* Call after the last coll_parts_add. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
@@ -62,9 +63,11 @@ void coll_split_close(struct coll_split *s); /* NULL is a no-op */
  * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
 void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
 		       bool healthy, double weight, struct ledger *l);
-/* waited_ns[k]: how long rank k waited for others; caused_ns[k]: how long the others waited for it. All
- * wait for the rank with the shortest kernel, for as long as the longest wait takes beyond the transfer:
- * where transfers are slow, nobody is waited for. Sources have the ranks 0 to ranks - 1. Without the
- * window of the last rank nobody waits long for another. s NULL: all 0. */
+/* waited_ns[k]: how long rank k waited for others; caused_ns[k]: how long the others waited for it, less
+ * what it waited itself in the same step. All wait for the rank with the shortest kernel, for as long as
+ * the longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. In steps
+ * that have a collective in common with another rank, one that only a single source has may all be
+ * waiting. Sources have the ranks 0 to ranks - 1, each rank one. Without the
+ * window of the last rank nobody waits long for another. s NULL, or no memory: all 0. */
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
 		       double *caused_ns, double *waited_ns, uint32_t ranks);

@@ -1462,6 +1462,82 @@ static void ranks_that_others_wait_for_in_turn_are_all_to_blame(void **unused)
 	json_decref(j);
 }
 
+/* A rank of a grid: each step has a collective of its row, and then one of its column. */
+struct of_grid {
+	int rank;
+	uint32_t reason;
+	uint64_t row; /* the communicator; 0: what it does there has no record of a collective */
+	double row_ms;
+	uint64_t column;
+	double column_ms;
+};
+
+/* Slow steps take 40 ms longer; the work of a rank that was asked explains them. */
+static struct incident_change in_grid(struct of_grid g)
+{
+	static struct made m;
+	uint32_t count, step = 0;
+
+	make(&m, g.rank, g.reason, 1, 40);
+	m.w.rank.world_size = 4;
+	collectives(&m, 10);
+	count = m.w.device_count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct record *r = &m.device[i], *first = &m.device[m.w.device_count];
+		bool healthy = step < HEALTHY;
+
+		if (r->kind != RECORD_COLL_KERNEL)
+			continue;
+		r->key = g.column;
+		r->begin_ns = r->end_ns - (uint64_t)((healthy ? 5 : g.column_ms) * MS);
+		*first = *r;
+		first->key = g.row;
+		first->end_ns -= 46 * MS;
+		first->begin_ns = first->end_ns - (uint64_t)((healthy ? 5 : g.row_ms) * MS);
+		m.w.device_count++;
+		step++;
+	}
+	for (uint32_t i = HEALTHY; i < STEPS && g.reason == WINDOW_ASKED; i++) {
+		m.steps[i].expected_ns = (double)m.steps[i].step.latency_ns;
+		m.steps[i].expected_self_ns = (double)m.steps[i].step.self_ns;
+	}
+	return send(&m);
+}
+
+/* Rank 7 is late. Rank 6 waits for it in its row, and rank 4 for rank 6 in its column. */
+static void who_passes_waiting_on_is_not_to_blame(void **unused)
+{
+	json_t *j;
+
+	in_grid((struct of_grid){4, WINDOW_COMM, 11, 5, 21, 45});
+	in_grid((struct of_grid){5, WINDOW_COMM, 11, 5, 22, 45});
+	in_grid((struct of_grid){6, WINDOW_COMM, 12, 45, 21, 5});
+	j = incident_set_json(set, in_grid((struct of_grid){7, WINDOW_ASKED, 12, 5, 22, 5}).id, 4,
+			      NULL);
+	assert_string_equal(ranks_of(j), "7");
+	json_decref(j);
+}
+
+/* The same without a window of rank 7: in a row, or in a receive. */
+static void nor_is_who_waits_for_a_rank_without_a_window(void **unused)
+{
+	for (uint64_t row = 0; row < 24; row += 12) {
+		json_t *j;
+
+		setup(NULL);
+		in_grid((struct of_grid){4, WINDOW_COMM, row ? 11 : 0, 5, 21, 45});
+		in_grid((struct of_grid){5, WINDOW_COMM, row ? 13 : 0, 5, 21, 45});
+		in_grid((struct of_grid){6, WINDOW_COMM, row, 45, 21, 5});
+		j = incident_set_json(
+		    set, in_grid((struct of_grid){4, WINDOW_ASKED, row ? 11 : 0, 5, 21, 45}).id, 4,
+		    NULL);
+		assert_string_equal(ranks_of(j), "");
+		json_decref(j);
+		teardown(NULL);
+	}
+	setup(NULL);
+}
+
 static double excess_ms(const json_t *incident, const char *name)
 {
 	const json_t *d = json_object_get(incident, "diagnosis"), *row;
@@ -3426,6 +3502,8 @@ static const struct CMUnitTest tests[] = {
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),
     CASE(ranks_that_others_wait_for_in_turn_are_all_to_blame),
+    CASE(who_passes_waiting_on_is_not_to_blame),
+    CASE(nor_is_who_waits_for_a_rank_without_a_window),
     CASE(a_rank_that_others_waited_for_is_compared_phase_by_phase),
     CASE(what_others_waited_is_what_the_verdict_has_to_explain),
     CASE(what_costs_little_beside_what_others_waited_is_no_second_fault),
