@@ -91,6 +91,7 @@ static const struct row waits[] = {
     {"__skb_wait", LEDGER_SOCKET},
     {"sk_wait_data", LEDGER_SOCKET},
     {"sk_stream_wait_memory", LEDGER_SOCKET_SEND},
+    {"sock_alloc_send_", LEDGER_SOCKET_SEND}, /* of datagrams */
     {"tcp_", LEDGER_SOCKET},
     {"inet_", LEDGER_SOCKET},
     {"rwsem_down_", LEDGER_KERNEL_LOCK},
