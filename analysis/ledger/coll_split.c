@@ -47,7 +47,7 @@ static int make_room(struct coll_parts *c)
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, uint32_t step, uint8_t kind, bool healthy)
+		   uint64_t step_end_ns, uint32_t step, bool out, uint8_t kind, bool healthy)
 {
 	const uint64_t what[3] = {r->key, r->func, r->seq};
 	uint64_t id = hash_bytes(HASH_SEED, what, sizeof(what));
@@ -69,7 +69,8 @@ int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t expose
 	    .step = step,
 	    .func = r->func,
 	    .kind = kind,
-	    .healthy = healthy};
+	    .healthy = healthy,
+	    .out = out};
 	return 0;
 }
 
@@ -94,6 +95,7 @@ struct entry {		   /* a collective, or a communicator */
 	uint32_t last;	   /* the latest of them */
 	uint32_t shortest; /* the rank with the shortest kernel */
 	float shortest_ns;
+	bool out; /* a step that has it is */
 };
 struct table {
 	struct entry *entry;
@@ -144,6 +146,7 @@ static bool count_source(struct coll_split *s, const struct coll_source *from)
 		e = count_rank(&s->colls, p->id, from->rank);
 		if (!e || !count_rank(&s->comms, p->comm, from->rank))
 			return false;
+		e->out |= p->out;
 		if (p->ns < e->shortest_ns) {
 			e->shortest_ns = p->ns;
 			e->shortest = from->rank;
@@ -281,7 +284,7 @@ static uint32_t waits_of(const struct coll_split *s, const struct coll_source *s
 			bool shared = e->ranks > 1;
 			double waited = (double)p->exposed_ns - (shared ? transfer_of(e, p) : 0);
 
-			if (at == IDMAP_NONE)
+			if (at == IDMAP_NONE || !e->out)
 				continue;
 			w[n++] = (struct wait){source[i].rank, p->step, shared, waited, 0};
 			if (shared)
@@ -299,7 +302,7 @@ static void add_caused(const struct coll_split *s, const struct coll_source *sou
 			uint32_t at = idmap_get(&s->colls.by_id, p->id);
 			const struct entry *e = find(&s->colls, p->id);
 
-			if (at == IDMAP_NONE)
+			if (at == IDMAP_NONE || !e->out)
 				continue;
 			if (e->shortest == source[i].rank && w->shared)
 				w->caused_ns = (double)(longest[at] - e->shortest_ns);

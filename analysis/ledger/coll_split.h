@@ -33,6 +33,7 @@ struct coll_part {
 	uint8_t func;
 	uint8_t kind; /* of the step: any number */
 	bool healthy; /* of a healthy step; else of a slow one */
+	bool out;     /* detection says that the step took too long */
 };
 /* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
  * so that of two ranks' sets the larger contains the smaller. */
@@ -44,7 +45,7 @@ struct coll_parts {
 
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, uint32_t step, uint8_t kind, bool healthy);
+		   uint64_t step_end_ns, uint32_t step, bool out, uint8_t kind, bool healthy);
 /* Call after the last coll_parts_add. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
@@ -65,7 +66,8 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 		       bool healthy, double weight, struct ledger *l);
 /* waited_ns[k]: how long rank k waited for others; caused_ns[k]: how long the others waited for it, less
  * what it waited itself in the same step. All wait for the rank with the shortest kernel, for as long as
- * the longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. In steps
+ * the longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. Collectives
+ * count if one of these steps is out: all wait for a checkpoint, as usual. In steps
  * that have a collective in common with another rank, one that only a single source has may all be
  * waiting. Sources have the ranks 0 to ranks - 1, each rank one. Without the
  * window of the last rank nobody waits long for another. s NULL, or no memory: all 0. */

@@ -175,7 +175,7 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 
 /* Adds the collectives of the step just added, and resets their exposed time for the next step. */
 static int add_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
-		     uint64_t end_ns, uint32_t step, uint8_t kind, bool healthy,
+		     uint64_t end_ns, const struct window_step *ws, uint8_t kind, bool healthy,
 		     struct coll_parts *colls)
 {
 	int err = 0;
@@ -187,7 +187,9 @@ static int add_colls(struct work *k, const struct window *w, uint32_t first, uin
 			continue;
 		if (!err)
 			err = coll_parts_add(colls, &w->device[exposed_ns - k->exposed_ns],
-					     *exposed_ns, end_ns, step, kind, healthy);
+					     *exposed_ns, end_ns, (uint32_t)ws->step.index,
+					     ws->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED),
+					     kind, healthy);
 		*exposed_ns = 0;
 	}
 	return err;
@@ -217,7 +219,7 @@ static int add_step(struct work *k, const struct window *w, const struct window_
 		ledger_judge(to, window_step_lost_ns(ws),
 			     ws->expected_self_ns > 0 ? (double)s->self_ns - ws->expected_self_ns
 						      : 0);
-	return add_colls(k, w, first, last, end, (uint32_t)s->index, kind, healthy, &out->colls);
+	return add_colls(k, w, first, last, end, ws, kind, healthy, &out->colls);
 }
 
 /* ---- hangs ---- */

@@ -19,6 +19,7 @@
 #define WORLD 77u
 
 struct rank {
+	bool usual; /* its steps take as long as expected */
 	struct coll_parts parts;
 	struct ledger ledger; /* undivided */
 };
@@ -49,8 +50,9 @@ static void put(struct rank *r, uint64_t comm, uint32_t seq, uint64_t begin_ns, 
 				    .begin_ns = begin_ns,
 				    .end_ns = end_ns};
 
-	assert_int_equal(
-	    coll_parts_add(&r->parts, &coll, exposed_ns, UINT64_MAX, (uint32_t)seq, 0, false), 0);
+	assert_int_equal(coll_parts_add(&r->parts, &coll, exposed_ns, UINT64_MAX, (uint32_t)seq,
+					!r->usual, 0, false),
+			 0);
 	ledger_charge(&r->ledger, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce", exposed_ns, 1);
 }
 
@@ -222,10 +224,10 @@ static void a_collective_in_two_steps_transfers_at_its_end(void **unused)
 	struct coll_split *s;
 	struct ledger l;
 
-	assert_int_equal(coll_parts_add(&two, &coll, 20 * MS, 20 * MS, 0, 0, false), 0);
-	assert_int_equal(coll_parts_add(&two, &coll, 10 * MS, 50 * MS, 0, 0, true), 0);
+	assert_int_equal(coll_parts_add(&two, &coll, 20 * MS, 20 * MS, 0, true, 0, false), 0);
+	assert_int_equal(coll_parts_add(&two, &coll, 10 * MS, 50 * MS, 0, false, 0, true), 0);
 	coll.begin_ns = 15 * MS;
-	assert_int_equal(coll_parts_add(&last, &coll, 15 * MS, 50 * MS, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&last, &coll, 15 * MS, 50 * MS, 0, true, 0, false), 0);
 	s = coll_split_open(source, 2, 2);
 	for (int healthy = 0; healthy < 2; healthy++) {
 		ledger_init(&l);
@@ -363,6 +365,20 @@ static void who_waited_itself_is_not_charged_with_it(void **unused)
 	assert_float_equal(waited_ms[2], 0, 0.01);
 }
 
+/* All wait for a checkpoint, as in every 50th step. */
+static void nobody_is_waited_for_in_usual_steps(void **unused)
+{
+	struct rank ranks[2] = {{.usual = true}, {.usual = true}};
+	double ms_of[2], waited_ms[2];
+
+	for (uint32_t k = 0; k < COLLS; k++) {
+		put(&ranks[0], WORLD, k, 0, 700 * MS, 700 * MS);
+		put(&ranks[1], WORLD, k, 0, 1 * MS, 1 * MS);
+	}
+	caused(ranks, 2, ms_of, waited_ms);
+	assert_true(ms_of[0] == 0 && ms_of[1] == 0 && waited_ms[0] == 0);
+}
+
 static void nobody_is_waited_for_where_transfers_are_slow(void **unused)
 {
 	struct rank ranks[2];
@@ -383,23 +399,23 @@ static void what_is_no_collective_of_several_ranks_is_left_out(void **unused)
 	    .kind = RECORD_COLL_KERNEL, .func = RECORD_COLL_SEND, .key = 1, .end_ns = 5};
 	struct coll_parts c = {0};
 
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	r.func = RECORD_COLL_ALL_REDUCE;
 	r.key = 0;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	r.key = 1;
 	r.flags = RECORD_FLAG_UNMATCHED;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	r.flags = 0;
 	r.func = 255;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	r.func = RECORD_COLL_ALL_REDUCE;
 	r.begin_ns = 9;
-	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+	assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	assert_int_equal(c.count, 0);
 	r.begin_ns = 0;
 	for (uint32_t k = 0; k < 3 * LIMIT_EXCERPT_COLLECTIVES; k++) /* all the same one */
-		assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, 0, false), 0);
+		assert_int_equal(coll_parts_add(&c, &r, 5, 5, 0, true, 0, false), 0);
 	assert_true(c.count <= LIMIT_EXCERPT_COLLECTIVES);
 	coll_parts_fini(&c);
 }
@@ -418,6 +434,7 @@ int main(void)
 	    cmocka_unit_test(many_collectives_are_thinned_alike),
 	    cmocka_unit_test(the_rank_that_enters_last_is_waited_for),
 	    cmocka_unit_test(who_waited_itself_is_not_charged_with_it),
+	    cmocka_unit_test(nobody_is_waited_for_in_usual_steps),
 	    cmocka_unit_test(nobody_is_waited_for_where_transfers_are_slow),
 	    cmocka_unit_test(what_is_no_collective_of_several_ranks_is_left_out),
 	};

@@ -1559,6 +1559,10 @@ static struct incident_change with_evaluation(int rank, uint32_t evaluation, dou
 	make(&m, rank, WINDOW_ASKED, 1, 0);
 	m.w.rank.world_size = 3;
 	collectives(&m, takes_ms);
+	for (uint32_t i = HEALTHY; i < STEPS && takes_ms > 10; i++) {
+		m.steps[i].expected_ns -= (takes_ms - 10) * MS;
+		m.steps[i].flags = WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+	}
 	for (uint32_t i = 0; i < evaluation; i++) {
 		struct record *norm = &m.device[3 * i + 1];
 
