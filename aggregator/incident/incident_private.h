@@ -293,7 +293,7 @@ void incident_waits_note(struct incident *i, const struct member *of, const stru
 void incident_waits_merge(struct incident *to, struct incident *from);
 /* The rank that waited little itself, and for which the others waited longest; NULL: none known. */
 const struct member *incident_waits_for(const struct incident *i);
-/* It is j->waited, or the others waited for it nearly as long. */
+/* The others waited for it, or for j->waited, nearly all the time. */
 bool incident_is_waited_for(const struct incident_judgement *j, const struct member *m);
 /* The rank that lost most in windows in which it only waited; NULL: none. */
 const struct member *incident_waits_most(const struct incident *i);

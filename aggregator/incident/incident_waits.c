@@ -75,6 +75,26 @@ static double most_of(const double *ns, uint32_t count)
 	return most;
 }
 
+/* The fewest ranks that caused nearly all of it are waited for. */
+static void set_waited_for(struct incident *i, const struct waits *w, double known)
+{
+	double left = known * (1 - thresholds.part.matters);
+
+	i->waits_ns = known;
+	for (uint32_t k = 0; k < i->member_count; k++)
+		i->members[k].waited_for_ns = 0;
+	while (left > 0) {
+		uint32_t most = 0;
+
+		for (uint32_t k = 0; k < i->member_count; k++)
+			if (w->caused_ns[k] > w->caused_ns[most])
+				most = k;
+		i->members[most].waited_for_ns = w->caused_ns[most];
+		left -= w->caused_ns[most];
+		w->caused_ns[most] = 0;
+	}
+}
+
 /* Every rank waits for others now and then: one that waited for less than half as long as another did not
  * wait with it. Those are waited for, if they explain most of the waiting. Of all windows so far, those
  * count that show most of it. */
@@ -94,9 +114,7 @@ static void note(struct incident *i, const struct waits *w)
 	if (known < thresholds.part.most * all || known < thresholds.part.half * longest ||
 	    known <= i->waits_ns)
 		return;
-	i->waits_ns = known;
-	for (uint32_t k = 0; k < i->member_count; k++)
-		i->members[k].waited_for_ns = w->caused_ns[k];
+	set_waited_for(i, w, known);
 }
 
 void incident_waits_note(struct incident *i, const struct member *of, const struct excerpt *fresh)
@@ -131,5 +149,5 @@ const struct member *incident_waits_for(const struct incident *i)
 
 bool incident_is_waited_for(const struct incident_judgement *j, const struct member *m)
 {
-	return j->waited && m->waited_for_ns >= thresholds.part.half * j->waited->waited_for_ns;
+	return j->waited && m->waited_for_ns > 0;
 }
