@@ -260,16 +260,35 @@ static bool is_proven(const struct place *p)
 	return p->used && p->count >= thresholds.count.few;
 }
 
+/* The place that it was charged to; NULL: none, or that of another kind by now. */
+static const struct place *place_of_event(const struct kinds *k, const struct event *e)
+{
+	uint32_t i = 0;
+
+	while (i < KINDS_PLACES && (!e->kind || k->place[i].id != e->kind))
+		i++;
+	return i < KINDS_PLACES ? &k->place[i] : NULL;
+}
+
+static bool is_much_longer(const struct kinds *k, const struct event *e, const struct place *p)
+{
+	return e->part_ns[p->by] > k->config.alike_ratio * p->first_ns;
+}
+
 /* Whether it is of a known kind, and not much longer. Such a stretch founds no other one. */
 static bool is_explained(const struct kinds *k, const struct event *e)
 {
-	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
-		const struct place *p = &k->place[i];
+	const struct place *p = place_of_event(k, e);
 
-		if (p->id == e->kind && is_proven(p))
-			return e->part_ns[p->by] <= k->config.alike_ratio * p->first_ns;
-	}
-	return false;
+	return p && is_proven(p) && !is_much_longer(k, e, p);
+}
+
+/* Whether it may found a kind with one other stretch. */
+static bool is_single(const struct kinds *k, const struct event *e)
+{
+	const struct place *p = place_of_event(k, e);
+
+	return !e->kind || (p && is_much_longer(k, e, p));
 }
 
 static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
@@ -477,7 +496,7 @@ static void find_at(struct kinds *k, uint64_t period, uint64_t most, uint32_t pa
 {
 	struct chain c = follow(k, period, part, most);
 
-	if (c.members < 1u + c.late || (c.members == 1 && k->event[c.member[0]].kind))
+	if (c.members < 1u + c.late || (c.members == 1 && !is_single(k, &k->event[c.member[0]])))
 		return;
 	c.by_chance = by_chance(k, &c);
 	if (c.late && c.by_chance < late->by_chance)

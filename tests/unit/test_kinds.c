@@ -220,6 +220,25 @@ static void a_transient_on_a_checkpoint_hides_no_fault_there(void **unused)
 	assert_true(flagged >= 0.97 * steps);
 }
 
+/* Short delays are at the same distance before and after the first checkpoint, by chance. */
+static void short_delays_around_a_checkpoint_do_not_hide_it(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 16; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 1000) {
+			bool writes = j.step % 150 == 149;
+
+			slower(&j, KINDS_HOST,
+			       writes			       ? 550
+			       : j.step == 35 || j.step == 263 ? 12
+							       : 0);
+			assert_false(writes && j.v.flagged && j.step > 150);
+		}
+		end(&j);
+	}
+}
+
 /* The third one is in the job's first evaluation, whose steps no model knows. */
 static void a_checkpoint_in_an_evaluation_does_not_end_its_kind(void **unused)
 {
@@ -1079,6 +1098,7 @@ int main(void)
 	    cmocka_unit_test(short_delays_hide_no_checkpoint),
 	    cmocka_unit_test(phases_that_fall_on_each_other_are_all_known),
 	    cmocka_unit_test(a_transient_on_a_checkpoint_hides_no_fault_there),
+	    cmocka_unit_test(short_delays_around_a_checkpoint_do_not_hide_it),
 	    cmocka_unit_test(a_checkpoint_in_an_evaluation_does_not_end_its_kind),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 	    cmocka_unit_test(slow_steps_before_a_kind_do_not_hide_it),
