@@ -36,7 +36,8 @@ struct event {
 
 struct place {
 	bool used, grown;
-	uint64_t id; /* from 1 on */
+	uint64_t id;  /* from 1 on */
+	uint64_t key; /* of the steps in which it was found */
 	/* by: the account that is compared; part: the longest one; missed: consecutive missing
 	 * occurrences */
 	uint32_t by, part, missed;
@@ -59,6 +60,12 @@ struct interval {
 	uint64_t first, last; /* steps */
 };
 
+/* Steps of the same work. */
+struct run_of_work {
+	struct interval steps;
+	uint64_t key; /* 0: they were not judged */
+};
+
 struct learned {
 	uint64_t step, key;
 	double latency_ns;
@@ -74,7 +81,8 @@ struct kinds {
 	uint64_t unseens; /* pushed so far */
 	/* Of these, the latest from which a model has learned. */
 	struct learned learned[KINDS_LEARNED];
-	uint64_t learneds; /* pushed so far */
+	uint64_t learneds;	      /* pushed so far */
+	struct run_of_work latest[2]; /* of steps of the same work, the latest first */
 	bool past_unknown, is_open;
 	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
 	 * none */
@@ -604,6 +612,7 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 		return NULL;
 	*p = (struct place){.used = true,
 			    .id = ++k->places,
+			    .key = k->sought.key,
 			    .by = found.part,
 			    .part = found.part == BY_ALL ? k->sought.part : found.part,
 			    .period = found.period,
@@ -623,6 +632,38 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 	return p;
 }
 
+static void push_run(struct kinds *k, uint64_t step, uint64_t key)
+{
+	struct run_of_work *s = k->latest;
+
+	if (s->key != key || step != s->steps.last + 1) {
+		s[1] = s[0];
+		*s = (struct run_of_work){{step, step}, key};
+	}
+	s->steps.last = step;
+}
+
+/* The latest steps of other work, if the kind is due in them; NULL: it is not. The steps of an evaluation
+ * have no collective in which a rank could wait for another one's checkpoint. */
+static const struct interval *due_elsewhere(const struct kinds *k, const struct place *p)
+{
+	uint64_t due = p->last + p->period;
+
+	for (uint32_t i = 0; i < 2; i++)
+		if (due >= k->latest[i].steps.first && due <= k->latest[i].steps.last &&
+		    k->latest[i].key != p->key)
+			return &k->latest[i].steps;
+	return NULL;
+}
+
+/* Whether the step is the first one behind them. */
+static bool is_behind(const struct kinds *k, const struct place *p, uint64_t step)
+{
+	const struct interval *other = due_elsewhere(k, p);
+
+	return other && other->last + 1 == step;
+}
+
 /* The kind that is due at this step; NULL: none. The step must add at least half of what the kind adds
  * to its part, so that a small delay is not an occurrence. What the step adds to other parts does not
  * matter: the ranks wait for the one whose checkpoint takes longest. If several kinds are due, those
@@ -640,7 +681,7 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 		bool alike = grown <= k->config.alike_ratio;
 
 		if (!p->used || k->of & 1u << i || grown * k->config.alike_ratio < 1 ||
-		    !is_near(step, p->last + p->period, p->most))
+		    !(is_near(step, p->last + p->period, p->most) || is_behind(k, p, step)))
 			continue;
 		if (best && (alike != best_alike ? best_alike : p->count <= best->count))
 			continue;
@@ -650,9 +691,9 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 	return best;
 }
 
-/* The same; the step is then its latest occurrence. Two unrelated stretches may have founded a kind, at
- * the distance of a later fault's steps. So one that is due for the third time is dropped: it must be
- * found again. */
+/* The same; its latest occurrence is then here, or where it was due. Two unrelated stretches may have
+ * founded a kind, at the distance of a later fault's steps. So one that is due for the third time is
+ * dropped: it must be found again. */
 static struct place *proven_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	struct place *p;
@@ -660,7 +701,7 @@ static struct place *proven_at(struct kinds *k, uint64_t step, const double *par
 	while ((p = due_at(k, step, part_ns)) && p->count < thresholds.count.few)
 		p->used = false;
 	if (p)
-		p->last = step;
+		p->last = is_behind(k, p, step) ? p->last + p->period : step;
 	return p;
 }
 
@@ -671,10 +712,14 @@ static void pass_places(struct kinds *k, uint64_t step)
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
 
-		if (!p->used || k->of & 1u << i || step <= p->last + p->period + p->most)
+		const struct interval *other = due_elsewhere(k, p);
+		bool is_over =
+		    step > p->last + p->period + p->most && !(other && step <= other->last + 1);
+
+		if (!p->used || k->of & 1u << i || !is_over)
 			continue;
 		p->last += p->period;
-		if (unseen_at(k, p->last, p->most))
+		if (other || unseen_at(k, p->last, p->most))
 			continue;
 		p->missed++;
 		if (p->count < thresholds.count.few || p->missed >= k->config.miss_max)
@@ -935,6 +980,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	uint32_t part;
 
 	push_work(k, s);
+	push_run(k, s->index, expected_ns > 0 ? s->key : 0);
 	k->total_ns += (double)s->latency_ns;
 	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
 		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);

@@ -220,6 +220,26 @@ static void a_transient_on_a_checkpoint_hides_no_fault_there(void **unused)
 	assert_true(flagged >= 0.97 * steps);
 }
 
+/* The others wait for it in the first step behind the evaluation. */
+static void a_wait_behind_an_evaluation_is_of_its_kind(void **unused)
+{
+	for (uint32_t seed = 1; seed <= 16; seed++) {
+		struct job j = job_of(seed);
+		double extra[KINDS_PARTS] = {0};
+
+		while (j.step < 1000) {
+			bool evaluates = j.step >= 597 && j.step < 602;
+
+			extra[KINDS_WAIT] = (j.step % 100 == 99 && !evaluates) || j.step == 602
+						? 500 * (1 + 0.05 * normal(&j))
+						: 0;
+			push(&j, evaluates, extra);
+			assert_false(j.step > 200 && j.v.flagged);
+		}
+		end(&j);
+	}
+}
+
 /* Short delays are at the same distance before and after the first checkpoint, by chance. */
 static void short_delays_around_a_checkpoint_do_not_hide_it(void **unused)
 {
@@ -1098,6 +1118,7 @@ int main(void)
 	    cmocka_unit_test(short_delays_hide_no_checkpoint),
 	    cmocka_unit_test(phases_that_fall_on_each_other_are_all_known),
 	    cmocka_unit_test(a_transient_on_a_checkpoint_hides_no_fault_there),
+	    cmocka_unit_test(a_wait_behind_an_evaluation_is_of_its_kind),
 	    cmocka_unit_test(short_delays_around_a_checkpoint_do_not_hide_it),
 	    cmocka_unit_test(a_checkpoint_in_an_evaluation_does_not_end_its_kind),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
