@@ -1524,6 +1524,7 @@ static void nor_is_who_waits_for_a_rank_without_a_window(void **unused)
 	for (uint64_t row = 0; row < 24; row += 12) {
 		json_t *j;
 
+		teardown(NULL);
 		setup(NULL);
 		in_grid((struct of_grid){4, WINDOW_COMM, row ? 11 : 0, 5, 21, 45});
 		in_grid((struct of_grid){5, WINDOW_COMM, row ? 13 : 0, 5, 21, 45});
@@ -1533,9 +1534,7 @@ static void nor_is_who_waits_for_a_rank_without_a_window(void **unused)
 		    NULL);
 		assert_string_equal(ranks_of(j), "");
 		json_decref(j);
-		teardown(NULL);
 	}
-	setup(NULL);
 }
 
 static double excess_ms(const json_t *incident, const char *name)
@@ -2962,6 +2961,7 @@ static void work_that_detection_expects_is_no_excess(void **unused)
 		json_t *j;
 		size_t at;
 
+		teardown(NULL);
 		setup(NULL);
 		for (int n = 0; n < 4; n++) {
 			make(&m, 5, WINDOW_SELF, 1 + 10 * n, 40 + (n < 2 ? 20 : most_ms[k]));
@@ -2986,9 +2986,7 @@ static void work_that_detection_expects_is_no_excess(void **unused)
 		assert_string_not_equal(text_of(d, "cause"), "imbalance-input");
 		assert_null(strstr(text_of(d, "summary"), "more work"));
 		json_decref(j);
-		teardown(NULL);
 	}
-	setup(NULL);
 }
 
 /* The fault's windows are summaries without records. That of an earlier transient has them. */
