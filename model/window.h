@@ -96,6 +96,12 @@ static inline double window_step_lost_ns(const struct window_step *s)
 	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
 }
 
+/* How much longer its self time was than expected; negative: shorter; 0: no expectation. */
+static inline double window_step_lost_self_ns(const struct window_step *s)
+{
+	return s->expected_self_ns > 0 ? (double)s->step.self_ns - s->expected_self_ns : 0;
+}
+
 /* The oldest work on a rank's GPU that was launched but not seen to end, while the rank makes no
  * steps. Later work may wait for it, never the reverse. */
 enum beat_unfinished_kind {

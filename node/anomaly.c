@@ -170,7 +170,7 @@ static bool is_self(const struct window_step *s)
 	if (s->step.kernels)
 		self = lost - (double)s->step.exposed_comm_ns;
 	if (s->expected_self_ns > 0)
-		self = (double)s->step.self_ns - s->expected_self_ns;
+		self = window_step_lost_self_ns(s);
 	return lost > 0 && 2 * self >= lost;
 }
 

@@ -199,8 +199,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 /* Of its loss, what it did not wait for others. */
 static double own_lost_ns(const struct window_step *s)
 {
-	return s->expected_self_ns > 0 ? (double)s->step.self_ns - s->expected_self_ns
-				       : window_step_lost_ns(s);
+	return s->expected_self_ns > 0 ? window_step_lost_self_ns(s) : window_step_lost_ns(s);
 }
 
 static double waited_ns(const struct window *w)

@@ -263,9 +263,8 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 
 /* A collective in a rank's step. */
 struct wait {
-	uint32_t rank, step;
-	bool shared; /* another source has it, too */
-	double waited_ns, caused_ns;
+	uint32_t rank, step, coll; /* coll: index of s->colls */
+	double ns;
 };
 
 ORDER_BY(by_step, struct wait, ORDER_UP(rank) ?: ORDER_UP(step));
@@ -280,34 +279,16 @@ static uint32_t waits_of(const struct coll_split *s, const struct coll_source *s
 		for (uint32_t k = 0; k < source[i].parts->count; k++) {
 			const struct coll_part *p = &source[i].parts->part[k];
 			uint32_t at = idmap_get(&s->colls.by_id, p->id);
-			const struct entry *e = find(&s->colls, p->id);
-			bool shared = e->ranks > 1;
-			double waited = (double)p->exposed_ns - (shared ? transfer_of(e, p) : 0);
+			const struct entry *e = at == IDMAP_NONE ? NULL : &s->colls.entry[at];
+			double ns;
 
-			if (at == IDMAP_NONE || !e->out)
+			if (!e || !e->out)
 				continue;
-			w[n++] = (struct wait){source[i].rank, p->step, shared, waited, 0};
-			if (shared)
-				longest[at] = fmaxf(longest[at], (float)waited);
+			ns = (double)p->exposed_ns - (e->ranks > 1 ? transfer_of(e, p) : 0);
+			longest[at] = fmaxf(longest[at], (float)ns);
+			w[n++] = (struct wait){source[i].rank, p->step, at, ns};
 		}
 	return n;
-}
-
-static void add_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
-		       const float *longest, struct wait *w)
-{
-	for (uint32_t i = 0; i < count; i++)
-		for (uint32_t k = 0; k < source[i].parts->count; k++) {
-			const struct coll_part *p = &source[i].parts->part[k];
-			uint32_t at = idmap_get(&s->colls.by_id, p->id);
-			const struct entry *e = find(&s->colls, p->id);
-
-			if (at == IDMAP_NONE || !e->out)
-				continue;
-			if (e->shortest == source[i].rank && w->shared)
-				w->caused_ns = (double)(longest[at] - e->shortest_ns);
-			w++;
-		}
 }
 
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
@@ -324,17 +305,18 @@ void coll_split_caused(const struct coll_split *s, const struct coll_source *sou
 		parts += source[i].parts->count;
 	w = longest ? calloc(parts + 1, sizeof(*w)) : NULL;
 	n = w ? waits_of(s, source, count, w, longest) : 0;
-	if (n)
-		add_caused(s, source, count, longest, w);
 	ORDER_SORT(w, n, by_step);
 	for (uint32_t k = 0, from = 0; k < n; from = k) {
 		double waited = 0, caused = 0;
 		bool shared = false;
 
 		for (; k < n && w[k].rank == w[from].rank && w[k].step == w[from].step; k++) {
-			waited += w[k].waited_ns;
-			caused += w[k].caused_ns;
-			shared |= w[k].shared;
+			const struct entry *e = &s->colls.entry[w[k].coll];
+
+			waited += w[k].ns;
+			shared |= e->ranks > 1;
+			if (e->ranks > 1 && e->shortest == w[k].rank)
+				caused += (double)(longest[w[k].coll] - e->shortest_ns);
 		}
 		if (!shared) /* no other window is of this time */
 			continue;

@@ -216,9 +216,7 @@ static int add_step(struct work *k, const struct window *w, const struct window_
 	if (s->flags & STEP_FLAG_STATED && ws->expected_ns > 0)
 		ledger_state(to, ws->expected_ns);
 	if (ws->expected_ns > 0)
-		ledger_judge(to, window_step_lost_ns(ws),
-			     ws->expected_self_ns > 0 ? (double)s->self_ns - ws->expected_self_ns
-						      : 0);
+		ledger_judge(to, window_step_lost_ns(ws), window_step_lost_self_ns(ws));
 	return add_colls(k, w, first, last, end, ws, kind, healthy, &out->colls);
 }
 

@@ -327,7 +327,7 @@ static bool took_as_long(const struct kinds *k, const struct learned *l)
 	       more_ns <= k->config.alike_ratio * k->sought.first_ns;
 }
 
-/* Whether the steps near that one were like the open stretch's when its model learned from them, and
+/* Whether the steps near that one were like the sought stretch's when its model learned from them, and
  * none was slow like it. */
 static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 {
@@ -362,7 +362,7 @@ static uint32_t event_from(const struct kinds *k, uint64_t step)
 }
 
 /* The longest stretch of no known kind at that step; NULL: none. *of_kind: one of a known kind, as long
- * as the open one, is exactly there. */
+ * as the sought one, is exactly there. */
 static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
 			      bool *of_kind)
 {
@@ -386,7 +386,7 @@ static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uin
 }
 
 /* Whether the place says nothing: its steps were not judged, or it is within a slow stretch that is as
- * long as the open one. What a step should take is known of those from which a model has learned. */
+ * long as the sought one. What a step should take is known of those from which a model has learned. */
 static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
 {
 	const struct interval *unseen = unseen_at(k, step, most);
@@ -404,13 +404,13 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 	return true;
 }
 
-/* Stretches at equal distances before the open one. */
+/* Stretches at equal distances before the sought one. */
 struct chain {
 	uint64_t period, most; /* most: by how much a stretch may miss its place, in steps */
 	uint32_t part, members;
 	bool late; /* a place before them, since the first judged step, is empty */
 	uint16_t member[KINDS_EVENTS]; /* indices of event[], the latest first */
-	double usual_ns;  /* what its stretches and the open one added to the account; median */
+	double usual_ns;  /* what its stretches and the sought one added to the account; median */
 	double by_chance; /* logarithm of how many chains like it chance would make */
 };
 
@@ -560,7 +560,7 @@ static struct place *free_place(struct kinds *k, bool proven)
 	return least;
 }
 
-/* Steps from which the open stretch's model learned, and that were as long, are slow stretches where they
+/* Steps from which the sought stretch's model learned, and that were as long, are slow stretches where they
  * are members of a chain. Elsewhere they say nothing: a job's first steps are long for other reasons. */
 static void take_learned(struct kinds *k)
 {
@@ -711,12 +711,12 @@ static void pass_places(struct kinds *k, uint64_t step)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
+		const struct interval *other;
 
-		const struct interval *other = due_elsewhere(k, p);
-		bool is_over =
-		    step > p->last + p->period + p->most && !(other && step <= other->last + 1);
-
-		if (!p->used || k->of & 1u << i || !is_over)
+		if (!p->used || k->of & 1u << i || step <= p->last + p->period + p->most)
+			continue;
+		other = due_elsewhere(k, p);
+		if (other && step <= other->last + 1) /* it may come behind them */
 			continue;
 		p->last += p->period;
 		if (other || unseen_at(k, p->last, p->most))

@@ -1423,7 +1423,7 @@ static struct incident_change in_turn(int rank, uint32_t reason)
 	collectives(&m, 50);
 	for (uint32_t i = 0; i < m.w.device_count; i++) {
 		struct record *r = &m.device[i];
-		bool works = rank >= 6 && at >= HEALTHY && at % 3 != (uint32_t)rank - 6;
+		bool works = rank >= 6 && at >= HEALTHY && at % 4 != (uint32_t)rank - 6;
 
 		if (r->kind != RECORD_COLL_KERNEL)
 			continue;
@@ -1434,7 +1434,7 @@ static struct incident_change in_turn(int rank, uint32_t reason)
 	for (uint32_t i = HEALTHY; i < STEPS && rank >= 6; i++) {
 		struct window_step *s = &m.steps[i];
 
-		if (i % 3 == (uint32_t)rank - 6)
+		if (i % 4 == (uint32_t)rank - 6)
 			continue;
 		m.device[m.w.device_count] = m.device[3 * i + 1];
 		m.device[m.w.device_count].begin_ns = s->step.begin_ns + 55 * MS;
