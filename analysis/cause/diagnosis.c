@@ -32,9 +32,17 @@ double diagnosis_depth(enum finding_cause cause)
 	return depths[cause];
 }
 
+double diagnosis_sure(const struct diagnosis_candidate *c)
+{
+	static const double sure[] = {
+	    [DIAGNOSIS_MEASURED] = 1, [DIAGNOSIS_LIKELY] = 0.6, [DIAGNOSIS_GUESS] = 0.45};
+
+	return sure[c->proof];
+}
+
 double diagnosis_weight(const struct diagnosis_candidate *c)
 {
-	return c->sure * depths[c->cause];
+	return diagnosis_sure(c) * depths[c->cause];
 }
 
 /* ---- figures ---- */
@@ -185,7 +193,7 @@ static void examine_done(struct diagnosis_view *v)
 /* ---- candidates ---- */
 
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
-					  double effect_ns, double sure)
+					  double effect_ns)
 {
 	struct diagnosis_candidate *c = &v->list[0];
 
@@ -193,9 +201,10 @@ struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding
 		c = &v->list[v->count++];
 	else
 		for (uint32_t i = 1; i < v->count; i++)
-			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
+			if (v->list[i].effect_ns * diagnosis_sure(&v->list[i]) <
+			    c->effect_ns * diagnosis_sure(c))
 				c = &v->list[i];
-	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = effect_ns, .sure = sure};
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = effect_ns};
 	return c;
 }
 
@@ -282,7 +291,8 @@ static void say(struct diagnosis *out, enum finding_layer layer, double effect_n
 }
 
 ORDER_BY(stronger, const struct diagnosis_candidate *,
-	 ORDER((*b)->effect_ns *(*b)->sure, (*a)->effect_ns *(*a)->sure) ?: ORDER(*a, *b));
+	 ORDER((*b)->effect_ns *diagnosis_sure(*b), (*a)->effect_ns *diagnosis_sure(*a))
+	     ?: ORDER(*a, *b));
 
 /* The effect to print, at most what was lost in the accounts that the cause can lengthen. */
 static double shown_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)

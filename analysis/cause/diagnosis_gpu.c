@@ -376,22 +376,18 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 	return NULL;
 }
 
-/* How directly slower kernels show a slow GPU: with telemetry that shows nothing, and without
- * telemetry. */
-#define SURE_PLAIN 0.95
-#define SURE_BLIND 0.6
-/* Without kernel names, one kernel may be slow or all. */
-#define SURE_UNNAMED 0.5
-
+/* Slower kernels only suggest a slow GPU if nothing shows its clocks. Without kernel names, one kernel may
+ * be slow or all. */
 static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const char *how)
 {
 	enum finding_cause cause = CAUSE_GPU_SLOW;
 	bool known;
 	const struct os_signal *s = telemetry(v, &cause, &known);
-	double sure = s ? 1 : (known ? SURE_PLAIN : SURE_BLIND) * (named ? 1 : SURE_UNNAMED);
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, effect, sure);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, effect);
 	char text[200];
 
+	if (!s && !(known && named))
+		c->proof = named ? DIAGNOSIS_LIKELY : DIAGNOSIS_GUESS;
 	if (s) {
 		os_signal_text(s, text, sizeof(text));
 		text_copy(c->subject, sizeof(c->subject), text);
@@ -457,7 +453,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 			continue;
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
-		    p[i].extra_ns, 1);
+		    p[i].extra_ns);
 		kernel_name_short(p[i].name, c->subject, sizeof(c->subject));
 		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long as %s",
 			 NAME_SHOWN, c->subject, ratio_of(&p[i]), p[i].where);
@@ -534,7 +530,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 {
 	struct diagnosis_candidate *c =
 	    diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
-			  fresh->slow_ns + gone->slow_ns - gone->total_ns, 1);
+			  fresh->slow_ns + gone->slow_ns - gone->total_ns);
 	/* of one name, the configurations differ */
 	const char *(*text)(const char *name, char *out, size_t bytes) =
 	    is_configuration(fresh->name, gone->name) ? kernel_name_text : kernel_name_short;
@@ -581,7 +577,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n)
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
-			  fresh_ns - gone_ns, 0.8);
+			  fresh_ns - gone_ns);
 	kernel_name_short(most->name, c->subject, sizeof(c->subject));
 	snprintf(c->text, sizeof(c->text), "kernels run that did not run %s, mostly %.*s",
 		 v->kernels_where, NAME_SHOWN, c->subject);
@@ -627,9 +623,8 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		}
 	if ((mine <= base && larger <= 0) || extra <= work_by_chance(v))
 		return;
-	c = diagnosis_add(v,
-			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
-			  extra, 0.7);
+	c = diagnosis_add(
+	    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT, extra);
 	if (larger > thresholds.part.half * extra) {
 		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
@@ -708,7 +703,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 				  v->name.text);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
-		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);
+		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_GPU_COPY, copy);
 
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),

@@ -167,9 +167,9 @@ static void add_class(struct class_sum *sums, const struct growth *g)
 }
 
 static struct diagnosis_candidate *add_named(struct diagnosis_view *v, enum finding_cause cause,
-					     double ns, double sure, const char *name)
+					     double ns, const char *name)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns);
 
 	text_copy(c->subject, sizeof(c->subject), name);
 	return c;
@@ -204,7 +204,7 @@ static void class_times(struct diagnosis_view *v, const struct class_sum *sums)
 
 		if (!f || !(ns > 0))
 			continue;
-		c = add_named(v, of[i].cause, ns, 0.85, f->name);
+		c = add_named(v, of[i].cause, ns, f->name);
 		snprintf(c->text, sizeof(c->text),
 			 "its %sthreads spend %s more per step %s %s%.110s than %s",
 			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),
@@ -230,7 +230,7 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		wait = s->off_ns;
 	if (!(wait > 0))
 		return;
-	c = add_named(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
+	c = add_named(v, CAUSE_CPU_GIL, wait, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),
 		 "its launch threads wait for the GIL %s longer per step than %s%s%.110s",
 		 diagnosis_text_ms(wait, &ms), v->functions_where, holder ? "; held by " : "",
@@ -251,7 +251,7 @@ static void storage_client(struct diagnosis_view *v, const struct class_sum *sum
 
 	if (!client->on_all || client->on_all_ns <= thresholds.part.little * v->mine[FIGURE_STEP])
 		return;
-	c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.95,
+	c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns,
 		      client->on_all->name);
 	snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
 		 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
@@ -389,8 +389,9 @@ static void hot_function(struct diagnosis_view *v, const struct comparison *of,
 		return;
 	name = logs ? logging->on->name : g.f->name;
 	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g.f, logs),
-			  logs ? logging->on_ns : g.grown_ns,
-			  !logs && is_the_same_work(v, &g) ? 0.45 : 0.9);
+			  logs ? logging->on_ns : g.grown_ns);
+	if (!logs && is_the_same_work(v, &g))
+		c->proof = DIAGNOSIS_GUESS;
 	c->by_profile = true;
 	c->evidence_only = !logs && grew_around_a_lock(v, of, &g);
 	text_copy(c->subject, sizeof(c->subject), name);
@@ -436,8 +437,6 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 }
 
 /* ---- functions above the usual share of their role ---- */
-
-#define LINE_SURE 0.45
 
 static bool is_nameless(const char *name)
 {
@@ -508,7 +507,8 @@ static void above_line(struct diagnosis_view *v)
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
-	c = add_named(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
+	c = add_named(v, function_cause(v, g.f, false), g.grown_ns, g.f->name);
+	c->proof = DIAGNOSIS_GUESS;
 	for (uint32_t i = 0; i < v->in->peer_count; i++)
 		c->evidence_only |= has_profile(&v->in->peer[i]);
 	snprintf(
@@ -537,11 +537,12 @@ static bool blocks_longer(const struct diagnosis_view *v, const struct compariso
 
 static void add_host_gap(struct diagnosis_view *v, const struct diagnosis_bases *b, double gap_ns)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
+	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns);
 	bool known = b->count && has_profile(v->who) && v->who->off_ns >= 0;
 	struct diagnosis_number mine, base;
 	struct growth g;
 
+	c->proof = DIAGNOSIS_LIKELY;
 	snprintf(
 	    c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
 	    diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),

@@ -215,7 +215,8 @@ static bool can_explain(const struct diagnosis_candidate *c, const struct patter
 	return !c->evidence_only && (c->is_work || p->explained_by >> c->cause & 1);
 }
 
-/* The candidate that explains most of the rest of the account; NULL: none explains enough. */
+/* The candidate that explains most of the rest of the account; NULL: none explains enough. Candidates
+ * of one cause are of the same time. Signals come after profiles, and know who took it. */
 static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
 					       double left, double excess, const double *spent)
 {
@@ -228,7 +229,8 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 
 		if (!can_explain(c, p) || ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
-		if (!best || ns * diagnosis_weight(c) > most) {
+		if (!best || ns * diagnosis_weight(c) >
+				 most * (best->cause == c->cause ? thresholds.part.half : 1)) {
 			most = ns * diagnosis_weight(c);
 			best = c;
 		}
@@ -243,8 +245,8 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 	double without = by && by->cause == CAUSE_CPU_HOST_GAP ? WITHOUT_ONE_SEEN : WITHOUT_ONE;
 
 	if (p->kind != LEDGER_UNOBSERVED)
-		return by ? by->sure : 1;
-	return by ? by->sure * pow(without, v->out->missing_count) : 0;
+		return by ? diagnosis_sure(by) : 1;
+	return by ? diagnosis_sure(by) * pow(without, v->out->missing_count) : 0;
 }
 
 /* How much surer or less sure each cause is than its part of the account. An unobserved rest does not
@@ -472,7 +474,7 @@ static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum findin
 {
 	struct diagnosis_candidate *c = &v->list[v->count++];
 
-	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = ns, .sure = 1};
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = ns};
 	return c;
 }
 

@@ -251,9 +251,9 @@ static const struct os_signal *strongest(const struct diagnosis_view *v, enum os
 }
 
 static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_cause cause,
-				       double ns, double sure, const struct os_signal *s)
+				       double ns, const struct os_signal *s)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns);
 	char text[200];
 
 	text_copy(c->subject, sizeof(c->subject), s->subject);
@@ -284,7 +284,7 @@ static void interrupts(struct diagnosis_view *v)
 
 		if (!gather(v, of[i].kind, true, &t))
 			continue;
-		c = put(v, of[i].cause, per_step(v, t.extra), 1, t.most);
+		c = put(v, of[i].cause, per_step(v, t.extra), t.most);
 		vector = strcspn(t.most->subject, " ");
 		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run%s in place of %s",
 			 i ? 0 : (int)vector, t.most->subject, i ? "device" : " soft",
@@ -331,7 +331,6 @@ static void run_queue(struct diagnosis_view *v)
 			       *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU), *by;
 	struct diagnosis_candidate *c;
 	struct thread_time t;
-	double sure = 1;
 	bool is_softirq;
 	char words[100];
 
@@ -342,10 +341,10 @@ static void run_queue(struct diagnosis_view *v)
 		hog = NULL;
 	is_softirq = waits_for_softirq(hog, soft, t.extra);
 	by = is_softirq && soft ? soft : hog;
-	if (!is_softirq && waits_for_hypervisor(v, t.extra))
-		sure = 0.4;
-	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, per_step(v, t.extra), sure,
+	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, per_step(v, t.extra),
 		t.most);
+	if (!is_softirq && waits_for_hypervisor(v, t.extra))
+		c->proof = DIAGNOSIS_GUESS;
 	text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
 	if (is_softirq)
@@ -379,7 +378,9 @@ static void hypervisor(struct diagnosis_view *v)
 	extra = extra_of(v, s, OS_SIGNAL_STEAL);
 	taken = per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0));
 	met = v->who->steps < thresholds.count.many && taken >= v->host_ns;
-	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
+	c = put(v, CAUSE_OS_STEAL, taken, s);
+	if (!(extra > 0) && !met)
+		c->proof = DIAGNOSIS_LIKELY;
 	snprintf(c->because, sizeof(c->because),
 		 "the hypervisor takes each CPU of the machine away for %.0f ms a second",
 		 s->value);
@@ -392,7 +393,7 @@ static void cpu_limit(struct diagnosis_view *v)
 
 	if (!s)
 		return;
-	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)), 1, s);
+	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)), s);
 	snprintf(c->because, sizeof(c->because),
 		 "the CPU limit of the cgroup throttles %s threads for %.0f ms a second", v->its,
 		 s->value);
@@ -410,14 +411,14 @@ static void locks(struct diagnosis_view *v)
 	struct thread_time t;
 
 	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
-		c = put(v, CAUSE_OS_LOCK, per_step(v, t.extra), 1, t.most);
+		c = put(v, CAUSE_OS_LOCK, per_step(v, t.extra), t.most);
 		snprintf(c->because, sizeof(c->because),
 			 "%s threads wait for a kernel lock at %.140s", v->its, t.most->subject);
 		return;
 	}
 	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
 	if (s)
-		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)), 0.8, s);
+		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)), s);
 }
 
 /* The holder of the lock is sampled once a second. The length of the wait comes from the switches,
@@ -429,7 +430,7 @@ static void file_lock(struct diagnosis_view *v)
 
 	if (!s)
 		return;
-	c = put(v, CAUSE_CPU_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_FILE_LOCK)), 1, s);
+	c = put(v, CAUSE_CPU_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_FILE_LOCK)), s);
 	c->is_counted = true;
 	snprintf(c->because, sizeof(c->because), "%s a file lock that %.140s holds",
 		 v->many ? "they wait for" : "it waits for", s->subject);
@@ -457,7 +458,7 @@ static void memory(struct diagnosis_view *v)
 			put(v, counts[i].cause,
 			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
 				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
-			    0.9, s)
+			    s)
 			    ->is_counted = true;
 	}
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
@@ -468,7 +469,7 @@ static void memory(struct diagnosis_view *v)
 
 		if (!(extra > 0) || strncmp(s->subject, "memory", 6))
 			continue;
-		c = put(v, CAUSE_OS_MEMORY, per_step(v, extra), 0.85, s);
+		c = put(v, CAUSE_OS_MEMORY, per_step(v, extra), s);
 		snprintf(c->because, sizeof(c->because),
 			 "some task of %s %s waits for memory for %.0f ms a second", v->its,
 			 strstr(s->subject, "cgroup") ? "cgroup" : "node", s->value);
@@ -482,7 +483,7 @@ static void memory_bandwidth(struct diagnosis_view *v)
 	const struct os_signal *s = NULL;
 
 	while ((s = diagnosis_raised(v, MEMORY_BANDWIDTH, s)))
-		put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
+		put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, s);
 }
 
 static void storage(struct diagnosis_view *v)
@@ -500,8 +501,7 @@ static void storage(struct diagnosis_view *v)
 	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
-	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), 0.95,
-		t.most);
+	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), t.most);
 	if (limit) {
 		os_signal_text(limit, text, sizeof(text));
 		snprintf(c->because, sizeof(c->because), "%s I/O is throttled: %s", v->its, text);
@@ -519,7 +519,7 @@ static void storage(struct diagnosis_view *v)
 		const struct os_signal *s = disk ? disk : own;
 
 		os_signal_text(s, text, sizeof(text));
-		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0, 0.1);
+		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0);
 		text_copy(c->subject, sizeof(c->subject), s->subject);
 		snprintf(c->text, sizeof(c->text), "%s", text);
 	}
@@ -583,7 +583,7 @@ static void network(struct diagnosis_view *v)
 
 	if (again) {
 		c = put(v, CAUSE_NET_RETRANSMITS,
-			per_step(v, lost_by_all(v, OS_SIGNAL_RETRANSMIT_WAIT)), 1, again);
+			per_step(v, lost_by_all(v, OS_SIGNAL_RETRANSMIT_WAIT)), again);
 		snprintf(c->because, sizeof(c->because),
 			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
 			 again->value, again->subject);
@@ -591,8 +591,7 @@ static void network(struct diagnosis_view *v)
 	/* retransmits say why a link is slow, so they are the cause, and the link is evidence */
 	link = again ? NULL : of_any_rank(v, OS_SIGNAL_LINK_TIME, &rank);
 	if (link) {
-		c = put(v, CAUSE_NET_LINK, per_step(v, lost_by_all(v, OS_SIGNAL_LINK_WAIT)), 1,
-			link);
+		c = put(v, CAUSE_NET_LINK, per_step(v, lost_by_all(v, OS_SIGNAL_LINK_WAIT)), link);
 		snprintf(c->because, sizeof(c->because),
 			 "transfers from rank %.90s take %.0f%% longer than usual for their size",
 			 link->subject, link->value);
@@ -601,7 +600,8 @@ static void network(struct diagnosis_view *v)
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
-	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, 0.6);
+	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra);
+	c->proof = DIAGNOSIS_LIKELY;
 	if (diagnosis_kind_text(v, &v->transfer, time, sizeof(time)))
 		snprintf(c->text, sizeof(c->text), "exposed communication takes %s", time);
 	snprintf(c->because, sizeof(c->because), "transfers take longer");

@@ -22,10 +22,17 @@ enum diagnosis_figure {
 #define DIAGNOSIS_SUBJECT_BYTES	 128u
 #define DIAGNOSIS_CANDIDATES_MAX 48u
 
+/* How directly evidence shows its time (diagnosis_sure). */
+enum diagnosis_proof {
+	DIAGNOSIS_MEASURED, /* this time was measured or sampled */
+	DIAGNOSIS_LIKELY,   /* it fits, but nothing shows that it took this time */
+	DIAGNOSIS_GUESS	    /* others fit as well */
+};
+
 struct diagnosis_candidate {
 	enum finding_cause cause;
-	double effect_ns;		       /* per step, as measured; may exceed the excess */
-	double sure;			       /* how directly the evidence shows it, 0 to 1 */
+	double effect_ns; /* per step, as measured; may exceed the excess */
+	enum diagnosis_proof proof;
 	bool evidence_only;		       /* evidence that explains no account */
 	bool is_work;			       /* more work, which lengthens every account */
 	bool is_counted;		       /* a number of events, without a time of their own */
@@ -112,7 +119,9 @@ const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct dia
 
 /* Adds an empty candidate, or replaces the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
-					  double effect_ns, double sure);
+					  double effect_ns);
+/* Of its proof: 0 to 1. */
+double diagnosis_sure(const struct diagnosis_candidate *c);
 void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

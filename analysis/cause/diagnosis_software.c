@@ -78,7 +78,7 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 
 	if (v->settings_differ++ >= DIFFERENT_MAX)
 		return;
-	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, 0, 0.2);
+	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, 0);
 	text_copy(c->subject, sizeof(c->subject), name);
 	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name,
 		 mine ? mine : "(not set)",
@@ -124,7 +124,7 @@ static void more_work(struct diagnosis_view *v)
 
 	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) || mine <= base)
 		return;
-	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1), 0.9);
+	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1));
 	c->is_work = true;
 	text_copy(c->subject, sizeof(c->subject),
 		  kernel_name_short(r ? r->name : "", name, sizeof(name)));
