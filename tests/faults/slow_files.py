@@ -4,6 +4,7 @@
 
     slow_files.py --at DIR --ms 8                the file is DIR/data
     slow_files.py --at DIR --ms 300 --one-in 20  only one in so many
+    slow_files.py --at DIR --ms 8 --program /bin/true  it can be run
 """
 import argparse
 import errno
@@ -14,10 +15,11 @@ import time
 import fuse_server as fuse
 
 SIZE = 16 << 20
+CONTENT = bytearray()
 
 
 def attributes(node):
-    mode, size = (stat.S_IFDIR | 0o755, 0) if node == 1 else (stat.S_IFREG | 0o444, SIZE)
+    mode, size = (stat.S_IFDIR | 0o755, 0) if node == 1 else (stat.S_IFREG | 0o555, len(CONTENT) or SIZE)
     return struct.pack("=6Q10I", node, size, size >> 9, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
 
@@ -37,7 +39,8 @@ def answer(o, code, node, body):
         o.reads += 1
         if o.reads % o.one_in == 0:
             time.sleep(o.ms / 1e3)
-        return bytes(struct.unpack_from("=2QI", body)[2])
+        _, at, size = struct.unpack_from("=2QI", body)
+        return bytes(CONTENT[at:at + size]) if CONTENT else bytes(size)
     if code in (fuse.FORGET, fuse.FORGET_MANY, fuse.INTERRUPT):
         return None
     return b"" if code in (fuse.FLUSH, fuse.RELEASE) else errno.ENOSYS
@@ -48,8 +51,12 @@ def main():
     p.add_argument("--at", required=True)
     p.add_argument("--ms", type=float, required=True)
     p.add_argument("--one-in", type=int, default=1)
+    p.add_argument("--program")
     p.set_defaults(reads=0)
     o = p.parse_args()
+    if o.program:
+        with open(o.program, "rb") as f:
+            CONTENT.extend(f.read())
     fuse.run("slow_files", o.at, lambda *question: answer(o, *question), first="data")
 
 

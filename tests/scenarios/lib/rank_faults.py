@@ -4148,6 +4148,385 @@ def dead_replica(rank, every=3, ms=60):
             s.close()
 
 
+# ---- a nineteenth round ----
+
+def shuffle_list(rank, samples=1_500_000, count=12):
+    """A buffer for shuffling is a list, whose first samples are taken: each time all others move."""
+    buffer = list(range(samples))
+    while True:
+        yield
+        for _ in range(count):
+            buffer.append(buffer.pop(0))
+
+
+def new_contexts(rank, every=3, count=2):
+    """Every third step asks a service, with a TLS context of its own each time, which reads all certificates anew."""
+    import ssl
+    while True:
+        step = yield
+        if step % every == 0:
+            for _ in range(count):
+                ssl.create_default_context(cafile="/etc/ssl/certs/ca-certificates.crt")
+
+
+def run_remote(rank, path, every=2):
+    """Every second step runs a program that lies on a slow file system."""
+    while True:
+        step = yield
+        if step % every == 0:
+            subprocess.run([path], check=True)
+
+
+def watch_memory(rank, maps=4000):
+    """A callback sums up which of the process's memory is its own, from its smaps, in each step."""
+    memory = [mmap.mmap(-1, PAGE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if i % 2 else mmap.PROT_EXEC)) for i in range(maps)]
+    own = re.compile(rb"\nPrivate.*:\s+(\d+)")
+    while memory:
+        yield
+        with open("/proc/self/smaps", "rb") as f:
+            sum(map(int, own.findall(f.read())))
+
+
+def lost_index(rank, rows=120_000, count=3):
+    """The table of the samples has no index for what each step looks for."""
+    db = sqlite3.connect(":memory:")
+    db.execute("create table samples (name text, shard integer, weight real)")
+    db.executemany("insert into samples values (?, ?, ?)", ((f"sample-{i:08d}", i % 977, i / rows) for i in range(rows)))
+    while True:
+        yield
+        for _ in range(count):
+            name = f"sample-{rank.rng.randrange(rows):08d}"
+            db.execute("select shard, weight from samples where name = ?", (name,)).fetchall()
+
+
+def exit_waits(rank, after=5):
+    """A step raises, and the interpreter's exit waits for a thread that waits for more to upload."""
+    uploads = queue.Queue()
+
+    def upload():
+        while True:
+            uploads.get()
+
+    threading.Thread(target=upload, name="uploader").start()
+    while True:
+        yield
+        after -= 1
+        if not after:
+            raise ValueError("the loss is not finite")
+
+
+def fewer_samples(rank, after=5):
+    """This rank has fewer samples than the others: it looks for their marks of the epoch's end, again and again."""
+    while True:
+        yield
+        after -= 1
+        while not after and not os.path.exists(os.path.join(rank.dir, f"epoch-done-{(rank.rank + 1) % rank.world}")):
+            time.sleep(0.2)
+
+
+def shard_server(rank):
+    """Tells where the next shard is: to one rank after the other."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    if not os.fork():
+        parent = os.getppid()
+        while os.getppid() == parent:
+            if select.select([listener], [], [], 1)[0]:
+                its, _ = listener.accept()
+                time.sleep(int(its.recv(16)) / 1e3)
+                its.sendall(b"a")
+                its.close()
+        os._exit(0)
+    path = os.path.join(rank.dir, "shard-server")
+    with open(path + ".new", "w", encoding="ascii") as f:
+        f.write(str(listener.getsockname()[1]))
+    os.rename(path + ".new", path)
+    listener.close()
+    while True:
+        yield
+
+
+def next_shard(rank, every=8, ms=40):
+    """Every eighth step of all ranks asks shard_server()."""
+    with open(os.path.join(rank.dir, "shard-server"), encoding="ascii") as f:
+        port = int(f.read())
+    while True:
+        step = yield
+        if step % every == 0:
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                s.sendall(b"%d" % ms)
+                s.recv(1)
+
+
+def soft_lock(rank, path, hold_ms=8, poll_ms=50):
+    """Work under a lock that is a file which is there or not; who finds it looks again later."""
+    while True:
+        yield
+        rank.pack_batch(rank.rng.randrange(60))
+        while True:
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+                break
+            except FileExistsError:
+                time.sleep(poll_ms / 1e3)
+        until = time.monotonic() + hold_ms / 1e3
+        while time.monotonic() < until:
+            rank.pack_batch(1)
+        os.unlink(path)
+
+
+def deadline_class(rank, runtime_us=3000, period_us=24_000):
+    """The launch thread has the deadline class, with a budget that is too small for it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def set_class(policy, flags, *times):
+        attributes = struct.pack("=IIQiIQQQ", 48, policy, flags, 0, 0, *times)
+        if libc.syscall(314, 0, attributes, 0):  # sched_setattr
+            raise OSError(ctypes.get_errno(), "sched_setattr")
+
+    yield
+    set_class(6, 1, runtime_us * 1000, period_us * 1000, period_us * 1000)  # SCHED_DEADLINE, SCHED_FLAG_RESET_ON_FORK
+    try:
+        while True:
+            yield
+    finally:
+        set_class(0, 0, 0, 0, 0)
+
+
+def retry_batches(rank, every=4):
+    """In every fourth step the loss is not finite, and the batch is computed once more with a smaller scale."""
+    while True:
+        step = yield
+        if step % every == 0:
+            rank.forward(step)
+            for _ in range(rank.work.layers):
+                rank.kernel("attention_backward_kernel(float*)", 1900, (384, 1, 1), (256, 1, 1))
+                rank.kernel("gemm_f32_128x256_nt(wgrad)", 2300, (1024, 1, 1), (256, 1, 1))
+
+
+def plain_attention(rank, percent=70):
+    """The library with the fused attention can't be loaded on this rank: three kernels in place of one."""
+    def kernel(name, us, *more, **others):
+        if not name.startswith("attention"):
+            return type(rank).kernel(rank, name, us, *more, **others)
+        for part in "batched_gemm_scores(float*)", "softmax_warp_kernel(float*)", "batched_gemm_values(float*)":
+            type(rank).kernel(rank, part, us * (1 + percent / 100) / 3, *more, **others)
+        return None
+
+    with launching(rank, kernel):
+        while True:
+            yield
+
+
+def plan_by_file(rank, planner, path, every=10):
+    """One rank plans the next steps' batches and writes them to a file, for which the others look again and again."""
+    rank.plan_rounds = 20
+    while True:
+        step = yield
+        if step % every:
+            continue
+        name = f"{path}-{step}"
+        if rank.rank == planner:
+            loop_in_python(rank.plan_rounds)
+            with open(name + ".new", "w", encoding="ascii") as f:
+                json.dump(list(range(500)), f)
+            os.rename(name + ".new", name)
+        while not os.path.exists(name):
+            time.sleep(0.002)
+
+
+def longer_plans(rank, rounds=2500):
+    """plan_by_file() has more to plan."""
+    usual, rank.plan_rounds = rank.plan_rounds, rounds
+    try:
+        while True:
+            yield
+    finally:
+        rank.plan_rounds = usual
+
+
+def slow_mount(rank, ms=150):
+    """The second worker of the data loader (--loader two) reads from a mount that is slow."""
+    path = os.path.join(rank.dir, f"mount-{rank.rank}")
+    with open(path + ".new", "w", encoding="ascii") as f:
+        f.write(str(ms))
+    os.rename(path + ".new", path)
+    try:
+        while True:
+            yield
+    finally:
+        os.unlink(path)
+
+
+def unpacked(rank, percent=60):
+    """The sequences of a batch are no longer packed: each step of each rank has as much to do as they are long."""
+    usual = rank.work.batch
+    try:
+        while True:
+            yield
+            rank.work.batch = usual * (1 + percent / 100 * rank.rng.random())
+    finally:
+        rank.work.batch = usual
+
+
+def absent_modules(rank, count=6, places=400):
+    """Each step looks for optional modules that are not there, in a long list of places."""
+    more = [os.path.join(rank.dir, f"site-{rank.rank}-{n}") for n in range(places)]
+    for place in more:
+        os.makedirs(place, exist_ok=True)
+    sys.path.extend(more)
+    try:
+        while True:
+            yield
+            for n in range(count):
+                try:
+                    importlib.import_module(f"fast_ops_{n}")
+                except ImportError:
+                    pass
+    finally:
+        for place in more:
+            sys.path.remove(place)
+
+
+def large_on_host(rank, mb=24):
+    """What all ranks reduce on the host (--gloo) is large now, on all of them from the same step on, until the end."""
+    import torch
+    path, first = os.path.join(rank.dir, "large-from"), None
+    while True:
+        step = yield
+        if first is None:
+            if rank.rank == 0 and not os.path.exists(path):
+                with open(path + ".new", "w", encoding="ascii") as f:
+                    f.write(str(step + 6))
+                os.rename(path + ".new", path)
+            if os.path.exists(path):
+                with open(path, encoding="ascii") as f:
+                    first = int(f.read())
+        if step == first:
+            rank.tensor = torch.zeros(mb << 18)
+
+
+def hand_on(rank, sender):
+    """One rank hands its state to the next one in each step, over TCP."""
+    path, number = os.path.join(rank.dir, f"hand-{sender}"), rank.rank
+    rank.before_hand_on = lambda: None
+    if number == (sender + 1) % rank.world:
+        listener = socket.create_server(("127.0.0.1", 0))
+        with open(path + ".new", "w", encoding="ascii") as f:
+            f.write(str(listener.getsockname()[1]))
+        os.rename(path + ".new", path)
+        s = listener.accept()[0]
+    elif number == sender:
+        while not os.path.exists(path):
+            time.sleep(0.02)
+        with open(path, encoding="ascii") as f:
+            s = socket.create_connection(("127.0.0.1", int(f.read())))
+    while True:
+        yield
+        if number == sender:
+            rank.before_hand_on()
+            s.sendall(bytes(4096))
+        elif number == (sender + 1) % rank.world:
+            s.recv(4096, socket.MSG_WAITALL)
+
+
+def sync_before(rank, mb=12):
+    """The state is on the disk before hand_on() hands it on."""
+    path, state = os.path.join(rank.dir, f"handed-{rank.rank}"), os.urandom(mb << 20)
+
+    def save():
+        with open(path, "wb", buffering=0) as f:
+            f.write(state)
+            os.fsync(f.fileno())
+
+    usual, rank.before_hand_on = rank.before_hand_on, save
+    try:
+        while True:
+            yield
+    finally:
+        rank.before_hand_on = usual
+
+
+def rollouts(rank, every=12, steps=8):
+    """Healthy: 8 of 12 steps generate, with many small kernels and no backward pass; the others learn from that."""
+    while True:
+        step = yield
+        rank.work.forward_only = step % every < steps
+        rank.work.batch = 0.6 if rank.work.forward_only else 1.0
+        for _ in range(80 if rank.work.forward_only else 0):
+            rank.kernel("decode_kernel(float*, int*)", 120, (64, 1, 1))
+
+
+def hub(rank, center):
+    """Each step of all ranks sends its metrics to a thread of one rank, and waits until it has them."""
+    path, rank.hub_rounds = os.path.join(rank.dir, f"hub-{center}"), 1
+
+    def collect(its):
+        while its.recv(64, socket.MSG_WAITALL):
+            loop_in_python(rank.hub_rounds)
+            its.sendall(b"a")
+
+    def listen():
+        while True:
+            threading.Thread(target=collect, args=(listener.accept()[0],), name="collector", daemon=True).start()
+
+    if rank.rank == center:
+        listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=listen, name="collectors", daemon=True).start()
+        with open(path + ".new", "w", encoding="ascii") as f:
+            f.write(str(listener.getsockname()[1]))
+        os.rename(path + ".new", path)
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    with open(path, encoding="ascii") as f:
+        s = socket.create_connection(("127.0.0.1", int(f.read())))
+    while True:
+        yield
+        s.sendall(bytes(64))
+        s.recv(1)
+
+
+def dear_metrics(rank, rounds=45):
+    """What hub() gets takes longer to add up, in Python."""
+    usual, rank.hub_rounds = rank.hub_rounds, rounds
+    try:
+        while True:
+            yield
+    finally:
+        rank.hub_rounds = usual
+
+
+def log_histograms(rank, every=16, kernels=60):
+    """Healthy: every 16 steps all ranks make histograms of their weights, and rank 0 writes them."""
+    while True:
+        step = yield
+        if step % every == every - 1:
+            for _ in range(kernels):
+                rank.kernel("histogram_kernel(float*, int*)", 120, (64, 1, 1))
+                rank.gpu.copy_out(512)
+            if rank.rank == 0:
+                with open(os.path.join(rank.dir, "histograms"), "a", encoding="ascii") as f:
+                    json.dump([[n * step % 97 for n in range(64)] for _ in range(kernels)], f)
+
+
+def kernel_spells(rank, name, on_ms=2000, every_ms=4500, percent=220):
+    """One kernel takes longer for a while, again and again."""
+    begin = time.monotonic()
+    try:
+        while True:
+            yield
+            rank.work.slower[name] = 1 + percent / 100 * ((time.monotonic() - begin) * 1e3 % every_ms < on_ms)
+    finally:
+        del rank.work.slower[name]
+
+
+def drop_layers(rank):
+    """Healthy: each step leaves some layers out, the same ones on all ranks."""
+    usual = rank.work.layers
+    while True:
+        step = yield
+        rank.work.layers = usual - random.Random(step).randrange(4)
+
+
 def parse(text):
     """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
     name, *parts = text.split()

@@ -2,7 +2,7 @@
 """A training rank in Python for the scenarios, started by torchrun: a batch is loaded, kernels run on the
 simulated node, the gradients are reduced, steps are logged. It knows nothing of who watches it.
 
-    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker|augment
+    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker|augment|two
 
 Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults
 of rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on).
@@ -191,6 +191,35 @@ def make_augment_loader(o, rank):
     return Loader()
 
 
+def make_two_loader(o, rank):
+    """PyTorch's own: two worker processes, whose batches come in turn."""
+    import torch
+
+    path = os.path.join(o.dir, f"mount-{rank}")
+
+    def read_mount(number):
+        if number == 1 and os.path.exists(path):
+            with open(path, encoding="ascii") as f:
+                time.sleep(int(f.read()) / 1e3)
+
+    class Samples(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            number = torch.utils.data.get_worker_info().id
+            while True:
+                read_mount(number)
+                yield torch.zeros(16)
+
+    class Loader:
+        def __init__(self):
+            torch.set_num_threads(1)
+            self.batches = iter(torch.utils.data.DataLoader(Samples(), batch_size=1, num_workers=2, prefetch_factor=2))
+
+        def next_batch(self):
+            return next(self.batches)
+
+    return Loader()
+
+
 def make_loader(o, rank):
     if o.loader == "none":
         return NoLoader()
@@ -200,6 +229,8 @@ def make_loader(o, rank):
         return make_worker_loader(o, rank)
     if o.loader == "augment":
         return make_augment_loader(o, rank)
+    if o.loader == "two":
+        return make_two_loader(o, rank)
     client = StorageClient(o, rank)
     client.start()
     return client
