@@ -7,6 +7,9 @@
 #include "analysis/robust/median.h"
 #include "model/thresholds.h"
 
+_Static_assert(STEP_WORK_COPY_BYTES == STEP_WORK_COMM_BYTES + 1 && GROWTH_BYTES == 2,
+	       "the kinds of bytes are neighbours in a step's work");
+
 static bool is_level(double launches, double of)
 {
 	return fabs(launches - of) <= thresholds.same.other_work * of;
@@ -30,7 +33,8 @@ static void settle(struct growth_level *l)
 		alike += is_level(l->launches[i], launches);
 	l->usual = alike >= thresholds.part.most * GROWTH_STEPS ? launches : 0;
 	l->usual_blocks = middle(l->blocks);
-	l->usual_bytes = middle(l->bytes);
+	for (uint32_t k = 0; k < GROWTH_BYTES; k++)
+		l->usual_bytes[k] = middle(l->bytes[k]);
 	l->usual_ns = middle(l->latency_ns);
 }
 
@@ -40,13 +44,17 @@ static double more_blocks(const struct growth_level *of, double blocks)
 	return of->usual_blocks > 0 ? fmax(blocks / of->usual_blocks, 1) : 1;
 }
 
-/* Whether the collectives have more bytes than `usual_bytes`, and more than longer sequences explain. */
-static bool sends_more(const struct growth_level *of, double usual_bytes, double bytes,
+/* Whether the collectives or copies have more bytes than `usual`, and more than longer sequences
+ * explain. */
+static bool moves_more(const struct growth_level *of, const double *usual, const double *bytes,
 		       double blocks)
 {
-	double explained = usual_bytes * more_blocks(of, blocks);
+	double more = more_blocks(of, blocks);
+	bool moves = false;
 
-	return bytes > explained && !is_level(bytes, explained);
+	for (uint32_t k = 0; k < GROWTH_BYTES; k++)
+		moves |= bytes[k] > usual[k] * more && !is_level(bytes[k], usual[k] * more);
+	return moves;
 }
 
 /* Phases are few (STEPS_CLASSES_MAX). */
@@ -62,7 +70,8 @@ static void push(struct growth_level *l, const struct step *s, bool known)
 
 	l->launches[at] = s->work[STEP_WORK_KERNELS];
 	l->blocks[at] = s->work[STEP_WORK_BLOCKS];
-	l->bytes[at] = s->work[STEP_WORK_COMM_BYTES];
+	for (uint32_t k = 0; k < GROWTH_BYTES; k++)
+		l->bytes[k][at] = s->work[STEP_WORK_COMM_BYTES + k];
 	l->latency_ns[at] = (double)s->latency_ns;
 	l->index[at] = s->index;
 	l->unknown += !known;
@@ -85,7 +94,7 @@ static double before_ns(const struct growth *g)
 	if (next->usual > g->most && !is_level(next->usual, g->most))
 		return now->usual_ns;
 	if (next->unknown < thresholds.part.most * next->pushed &&
-	    !sends_more(now, g->most_bytes, next->usual_bytes, next->usual_blocks))
+	    !moves_more(now, g->most_bytes, next->usual_bytes, next->usual_blocks))
 		return 0;
 	return now->usual_ns * more_blocks(now, next->usual_blocks);
 }
@@ -93,7 +102,7 @@ static double before_ns(const struct growth *g)
 static bool is_usual(const struct growth_level *now, const struct step *s)
 {
 	return is_level(s->work[STEP_WORK_KERNELS], now->usual) &&
-	       !sends_more(now, now->usual_bytes, s->work[STEP_WORK_COMM_BYTES],
+	       !moves_more(now, now->usual_bytes, &s->work[STEP_WORK_COMM_BYTES],
 			   s->work[STEP_WORK_BLOCKS]);
 }
 
@@ -103,11 +112,12 @@ bool growth_push(struct growth *g, const struct step *s, struct growth_change *o
 	double before;
 
 	/* work that the job states explains its steps */
-	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_COMM_BYTES)
+	if (s->source != STEP_SOURCE_AUTO || s->work_count <= STEP_WORK_COPY_BYTES)
 		return false;
 	if (!(g->now.usual > 0) || (known && is_usual(&g->now, s))) {
 		push(&g->now, s, known);
-		g->most_bytes = fmax(g->most_bytes, g->now.usual_bytes);
+		for (uint32_t k = 0; k < GROWTH_BYTES; k++)
+			g->most_bytes[k] = fmax(g->most_bytes[k], g->now.usual_bytes[k]);
 		g->phases |= phase_bit(s);
 		empty(&g->next);
 		return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * growth.h - detect that a rank's steps take longer because its program changed permanently: each
- * step launches more kernels than was usual, or other ones, or its collectives have more bytes. Steps
- * with another mix of kernels have a model of their own, and a model expects steps with more launches
- * or bytes to take longer. So no model reports such a change. The only reference is the rank's own
- * earlier steps.
+ * step launches more kernels than was usual, or other ones, or its collectives or copies have more
+ * bytes. Steps with another mix of kernels have a model of their own, and a model expects steps with
+ * more launches or bytes to take longer. So no model reports such a change. The only reference is
+ * the rank's own earlier steps.
  *
  * A step is usual if it has the level of launches that most of GROWTH_STEPS steps share, no more
  * bytes than their median, and a phase (struct step) that was usual before. Without such a level
@@ -21,23 +21,25 @@
 #include "model/step.h"
 
 #define GROWTH_STEPS 64u /* thresholds.count.lots: steps for a habit */
+#define GROWTH_BYTES 2u	 /* kinds of bytes: of collectives, of copies */
 
 struct growth_level {
 	/* rings */
-	double launches[GROWTH_STEPS], blocks[GROWTH_STEPS], bytes[GROWTH_STEPS],
+	double launches[GROWTH_STEPS], blocks[GROWTH_STEPS], bytes[GROWTH_BYTES][GROWTH_STEPS],
 	    latency_ns[GROWTH_STEPS];
 	uint64_t index[GROWTH_STEPS];
 	uint32_t pushed;
 	uint32_t unknown; /* of these, steps of a phase that was never usual */
 	uint32_t phases;  /* one bit per phase of these */
 	/* launches, as of the latest pushes; 0: they share no level. Their blocks, bytes, latency. */
-	double usual, usual_blocks, usual_bytes, usual_ns;
+	double usual, usual_blocks, usual_bytes[GROWTH_BYTES], usual_ns;
 };
 /* A zeroed one is empty. */
 struct growth {
 	struct growth_level now, next; /* next: since the last usual step */
-	double most, most_bytes;       /* the most launches and bytes that were ever usual */
-	uint32_t phases;	       /* one bit per phase that was ever usual */
+	/* the most launches and bytes that were ever usual */
+	double most, most_bytes[GROWTH_BYTES];
+	uint32_t phases; /* one bit per phase that was ever usual */
 };
 /* What changed: from step `first` on; the latency that steps like them had before. */
 struct growth_change {

@@ -15,7 +15,7 @@ static struct growth g;
 static struct growth_change change;
 static uint64_t now;
 static uint32_t said, phase;
-static double blocks, bytes;
+static double blocks, bytes, copied;
 
 static int setup(void **unused)
 {
@@ -23,6 +23,7 @@ static int setup(void **unused)
 	now = said = phase = 0;
 	blocks = 20000;
 	bytes = 2e8;
+	copied = 6e6;
 	return 0;
 }
 
@@ -34,7 +35,8 @@ static void step_of(enum step_source source, double launches, uint64_t ms)
 			 .latency_ns = ms * MS,
 			 .work = {[STEP_WORK_KERNELS] = launches,
 				  [STEP_WORK_BLOCKS] = blocks,
-				  [STEP_WORK_COMM_BYTES] = bytes},
+				  [STEP_WORK_COMM_BYTES] = bytes,
+				  [STEP_WORK_COPY_BYTES] = copied},
 			 .work_count = STEP_WORK_MAX};
 
 	said += growth_push(&g, &s, &change);
@@ -133,6 +135,32 @@ static void collectives_with_more_bytes_are_said_once(void **unused)
 	bytes *= 2; /* was usual before */
 	steps(200, 60, 80);
 	assert_int_equal(said, 1);
+}
+
+/* The samples are copied as floats, or twice. */
+static void copies_with_more_bytes_are_said_once(void **unused)
+{
+	steps(200, 60, 70);
+	copied *= 8;
+	steps(500, 60, 80);
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 200);
+	assert_float_equal(change.before_ns, 70e6, 1);
+}
+
+/* Batches of another size in each step; copies of a checkpoint now and then; longer sequences. */
+static void copies_that_vary_or_that_the_work_explains_are_not_said(void **unused)
+{
+	for (uint32_t i = 0; i < 800; i++) {
+		copied = i % 20 == 19 ? 3e9 : 6e6 * (1 + i * 7 % 10);
+		steps(1, 60, i % 20 == 19 ? 160 : 70 + i * 7 % 10);
+	}
+	copied = 6e6;
+	steps(200, 60, 70);
+	copied *= 2;
+	blocks *= 2;
+	steps(200, 60, 140);
+	assert_int_equal(said, 0);
 }
 
 /* Longer sequences, whose activations are reduced; more bytes that cost nothing; and steps that reduce
@@ -237,6 +265,8 @@ int main(void)
 	    T(many_more_launches_that_cost_little_are_said),
 	    T(steps_that_were_not_judged_move_no_change),
 	    T(collectives_with_more_bytes_are_said_once),
+	    T(copies_with_more_bytes_are_said_once),
+	    T(copies_that_vary_or_that_the_work_explains_are_not_said),
 	    T(bytes_that_the_work_explains_are_not_said),
 	    T(other_kernels_that_take_longer_are_said_once),
 	    T(other_kernels_with_more_blocks_have_more_work),
