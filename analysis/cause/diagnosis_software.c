@@ -112,24 +112,51 @@ static unsigned number(double x)
 	return (unsigned)fmin(fmax(x, 0) + 0.5, 1e9);
 }
 
+struct work {
+	double launches, step_ns; /* per step */
+};
+
+/* Of the slow steps (mine) and of those that they are compared with. */
+static void count_work(const struct diagnosis_view *v, struct work *mine, struct work *base)
+{
+	*mine = (struct work){v->mine[FIGURE_KERNELS], v->mine[FIGURE_STEP]};
+	*base = (struct work){v->base[FIGURE_KERNELS], v->base[FIGURE_STEP]};
+	if (!v->out->by_ledger)
+		return;
+	*mine = (struct work){0, ledger_mean_ns(v->who->ledger)};
+	*base = (struct work){0, ledger_mean_ns(v->who->usual)};
+	for (uint32_t i = 0; i < v->row_count; i++)
+		if (v->row[i].kind == LEDGER_COMPUTE || v->row[i].kind == LEDGER_COLLECTIVE) {
+			mine->launches += v->row[i].slow_count;
+			base->launches += v->row[i].reference_count;
+		}
+}
+
 /* Every rank launches more than before. Each launch takes time on host and GPU, so whatever grew is
- * explained, but by no more than the step's usual time grows with the number of launches. */
+ * explained, but by no more than the step's usual time grows with the number of launches. What
+ * detection expects of the slow steps' work is no loss. */
 static void more_work(struct diagnosis_view *v)
 {
-	double mine = v->mine[FIGURE_KERNELS], base = v->base[FIGURE_KERNELS];
-	double step_ns = v->base[FIGURE_STEP];
 	const struct ledger_row *r = grown_row(v);
 	struct diagnosis_candidate *c;
 	char name[DIAGNOSIS_SUBJECT_BYTES];
+	struct work mine, base;
+	double ns;
 
-	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) || mine <= base)
+	count_work(v, &mine, &base);
+	if (v->in->kind != FINDING_UNIFORM || !(base.launches > 0) || !(base.step_ns > 0))
 		return;
-	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1));
+	ns = base.step_ns * (mine.launches / base.launches - 1);
+	if (v->who->lost_ns > 0)
+		ns -= fmax(mine.step_ns - base.step_ns - v->who->lost_ns, 0);
+	if (!(ns > 0))
+		return;
+	c = diagnosis_add(v, CAUSE_SW_KERNELS, ns);
 	c->is_work = true;
 	text_copy(c->subject, sizeof(c->subject),
 		  kernel_name_short(r ? r->name : "", name, sizeof(name)));
 	snprintf(c->text, sizeof(c->text), "each step launches %u kernels, %u before%s%s%s%.80s",
-		 number(mine), number(base), r ? "; most of them " : "",
+		 number(mine.launches), number(base.launches), r ? "; most of them " : "",
 		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", name);
 	snprintf(c->because, sizeof(c->because), "%.220s", c->text);
 }

@@ -982,6 +982,23 @@ static void more_launches_of_every_rank_explain_all_that_grew(void **unused)
 	}
 }
 
+/* The number of launches varies: the slow steps have more of them than the median step had before, but no
+ * more than the healthy steps that they are compared with. */
+static void launches_that_the_reference_has_as_well_are_no_more_work(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	w.kind = FINDING_UNIFORM;
+	w.kernels_before = 20;
+	w.kernels = 32;
+	both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "", 0, 30, 0, 10);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_float_equal(out.effect_ns, 30e6, 1e5);
+	end(&w);
+}
+
 /* Nobody is missing, and no record says so: the ranks wait for each other on the CPU. */
 static void ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets(void **unused)
 {
@@ -1256,6 +1273,7 @@ int main(void)
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
 	    cmocka_unit_test(more_launches_of_every_rank_explain_all_that_grew),
+	    cmocka_unit_test(launches_that_the_reference_has_as_well_are_no_more_work),
 	    cmocka_unit_test(ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets),
 	    cmocka_unit_test(what_detection_knows_of_a_hang_stands_where_the_ledger_says_less),
 	};
