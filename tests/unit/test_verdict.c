@@ -1306,7 +1306,8 @@ static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
 	json_decref(j);
 }
 
-/* One rank syncs a file. All others wait for it: in a collective, or looking for the file again and again. */
+/* One rank syncs a file. All others wait for it: in a collective, or looking for the file again and
+ * again. */
 static void all_that_wait_on_the_cpu_for_a_late_rank_are_not_slow(void **unused)
 {
 	for (int looks = 0; looks < 2; looks++) {
