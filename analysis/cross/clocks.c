@@ -17,7 +17,8 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-#define ENDS_MAX 256u /* nodes that are used of one collective; more would not improve the median */
+/* the most nodes that are used per collective; more would not improve the median */
+#define ENDS_MAX 256u
 /* Samples closer together than this give slopes of noise. */
 #define SLOPE_APART_NS 1e8
 #define SLOPES	       (CLOCKS_SAMPLES * CLOCKS_SAMPLES / 2)

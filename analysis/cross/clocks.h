@@ -3,15 +3,15 @@
  * they share: all ranks leave a collective within microseconds, though they enter it milliseconds
  * apart.
  *
- * This is the live side of analysis/trace/align.h. Live, each sample says which collective it is,
- * samples arrive one by one, and the reference is the job's typical node (the median of the
- * corrected ends): a single rank as reference would be missed when it ends. Per node: residual(t) =
- * offset + drift * (t - zero). Drift is the median of slopes, or 0 unless it exceeds three of its
- * standard errors. The error of the offset is three robust standard errors plus 1 us.
+ * This is the live side of analysis/trace/align.h. Live, each sample names its collective, and
+ * samples arrive one by one. The reference is the job's typical node (the median of the corrected
+ * ends), because a single reference rank may end. Per node: residual(t) = offset + drift * (t -
+ * zero). Drift is the median of slopes, or 0 unless it exceeds three of its standard errors. The
+ * error of the offset is three robust standard errors plus 1 us.
  *
  * Times are nanoseconds of the node's own CLOCK_REALTIME: its monotonic clock plus the offset from
- * its beats. Pure but for memory. Threads: one caller. Trust: ends may be anything; ends further
- * off than CLOCKS_REACH_NS are dropped. */
+ * its beats. Pure but for memory. Threads: one caller. Trust: ends may be anything; ends that are
+ * further off than CLOCKS_REACH_NS are dropped. */
 #pragma once
 
 #include <stdbool.h>

@@ -217,7 +217,8 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 			  int64_t offset_ns, uint64_t now_ns)
 {
 	const struct beat_group *g = NULL;
-	/* no rank sends groups any more from whose collectives the numbering could be derived */
+	/* no rank that sends groups is left from whose collectives the numbering could be
+	 * derived */
 	bool lost;
 	double steps, since;
 
@@ -237,11 +238,11 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	lost = now_ns - c->time_seen_ns > thresholds.time.together_ns;
 	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
 		c->time_latency_ns;
-	/* The steps between the arrivals of the two groups. They replace the steps between the
-	 * groups' own times where the node's clock is far off. */
+	/* The number of steps between the arrivals of the two groups. It replaces the number by the
+	 * groups' own times if the node's clock is far off. */
 	since = (double)(now_ns - c->time_seen_ns) / c->time_latency_ns;
-	/* Beats arrive within this time of the steps that they report. A larger difference is the
-	 * clock's. */
+	/* A beat arrives at most this long after the steps that it reports. A larger difference is
+	 * the clock's fault. */
 	if (fabs(steps - since) * c->time_latency_ns > (double)thresholds.time.together_ns)
 		steps = since;
 	if (fabs(steps) < 1e9)
@@ -249,8 +250,8 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		      lost);
 }
 
-/* The beats of one interval report the same collectives. A rank whose beat arrives before that of
- * the first numbered rank finds none of its collectives known, so it looks again at its next
+/* The beats of one interval report the same collectives. If a rank's beat arrives before the first
+ * placed rank's beat, none of its collectives is known yet. So they are looked up again at its next
  * beat. */
 static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 {
@@ -268,7 +269,7 @@ static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 	return strong;
 }
 
-/* The last collectives of the beat. Without memory they are dropped; the next beat brings
+/* Keeps the last collectives of the beat. Without memory they are dropped; the next beat brings
  * others. */
 static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 {
@@ -374,7 +375,7 @@ void cross_expect(struct cross *c, uint32_t ranks)
 	c->expected = ranks;
 }
 
-/* No rank is compared yet, and all ranks of the job are here. */
+/* Whether no rank is compared yet, and all ranks of the job are known. */
 static bool is_complete(const struct cross *c)
 {
 	uint32_t n = 0;

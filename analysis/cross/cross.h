@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cross.h - compares the ranks of one live job step by step: from the step groups and sampled
- * collectives of their beats to findings about slow ranks.
+ * cross.h - compares the ranks of one live job step by step. The input is the step groups and
+ * sampled collectives of the ranks' beats, the output is findings about slow ranks.
  *
  * Every rank numbers its own steps. A sampled collective is the same event on all its ranks, so two
- * ranks that report it show the difference of their numberings. Ranks that share none are linked
- * through others; ranks without any link are placed by time. Groups then fall into rows of the
- * job's common numbering, with one column per member of a role. A row is complete once every living
- * member has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is the time of a member's entry
- * into a sampled collective minus the median of the role's members, on clocks aligned by the ends
- * (clocks.h). Complete rows go to analysis/slow/peers; its flags become findings. A finding is
- * reported once it is significant, every CROSS_REFRESH_NS while it lasts, and when it ends.
+ * ranks that report it show the difference between their numberings. Ranks that share no collective
+ * are linked through other ranks; ranks without any link are placed by time. Groups then fall into
+ * rows of the job's common numbering, with one column per member of a role. A row is complete once
+ * every living member has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is the time of a
+ * member's entry into a sampled collective minus the median of the role's members, on clocks
+ * aligned by the ends (clocks.h). Complete rows go to analysis/slow/peers; its flags become
+ * findings. A finding is reported once it is significant, every CROSS_REFRESH_NS while it lasts,
+ * and when it ends.
  *
  * Ranks of different roles are never compared. Owns its state, bounded by the ranks that were set
  * and by LIMIT_CROSS_*. Pure but for memory: time is an argument. Threads: one caller. Trust:
@@ -32,7 +33,7 @@ struct cross_role_part;
 struct cross_stats {
 	uint64_t rows, groups; /* rows compared; groups accepted from beats */
 	uint64_t stale;	       /* groups that came twice, or too late for their row */
-	uint64_t ahead;	       /* groups too far ahead of the other ranks' */
+	uint64_t ahead;	       /* groups too far ahead of the other ranks' groups */
 	uint64_t bad;	       /* groups or collectives with impossible numbers */
 	uint64_t unplaced;     /* groups of ranks whose numbering is not known yet */
 	uint64_t no_room;      /* collectives dropped because a table was full */
@@ -61,8 +62,8 @@ void cross_forget_node(struct cross *c, uint32_t node);
 /* A rank's part of a beat. offset_ns: the node's CLOCK_REALTIME minus its CLOCK_MONOTONIC. */
 void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		uint64_t now_ns);
-/* The number of ranks in the job, 0: not known. Once this many have a role, cross waits for no
- * more. */
+/* The number of ranks in the job; 0: not known. Once this many ranks have a role, cross does not
+ * wait for more. */
 void cross_expect(struct cross *c, uint32_t ranks);
 /* Call about once a second: settles collectives and compares complete rows. */
 void cross_tick(struct cross *c, uint64_t now_ns);
@@ -75,12 +76,13 @@ bool cross_is_suspect(const struct cross *c, uint32_t slot);
 struct cross_recent {
 	double self_ns, latency_ns;
 };
-/* The rank's times in the latest rows, and the median self time of those that it is compared with. 0: not
- * known. Medians of a beat's last 128 steps would show a fault only when half of them are slow. */
+/* The rank's mean times in the latest rows, and the median self time of the ranks that it is
+ * compared with. 0: not known. A beat's medians over its last 128 steps would be too late: they
+ * show a fault only when half of these steps are slow. */
 struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *typical_self_ns);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
- * many it wrote. */
+ * many were written. */
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max);
 /* A rank's own step in the job's common numbering; -1: not known. */
 int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step);

@@ -118,9 +118,9 @@ static bool is_far(int64_t a_ns, int64_t b_ns)
 	       fabs((double)apart_ns) > (double)thresholds.time.gone_ns;
 }
 
-/* Into how many parts to split the ranks of a communicator, so that one part fits into an instance.
- * A hash assigns the ranks, so the parts differ in size by about the square root of it. An eighth
- * of the room is reserved for that. */
+/* The number of parts into which to split the ranks of a communicator, so that one part fits into
+ * an instance. A hash assigns the ranks, so the size of a part varies by about its square root. An
+ * eighth of the room is reserved for this. */
 static uint32_t parts_of(uint32_t ranks)
 {
 	uint32_t room = LIMIT_CROSS_ENTRIES - LIMIT_CROSS_ENTRIES / 8;
@@ -136,8 +136,8 @@ static uint64_t draw_of(const struct beat_coll *k)
 	return hash_mix(hash_bytes(HASH_SEED, what, sizeof(what)));
 }
 
-/* Whether this collective samples the rank. Each collective samples another part, so every rank has
- * its turn. Otherwise ranks that always report after the instance is full would never be
+/* Whether this collective samples the rank. Each collective samples a different part, so every rank
+ * has its turn. Otherwise ranks that always report after the instance is full would never be
  * compared. */
 static bool is_sampled(const struct cross_instance *in, uint32_t slot)
 {
@@ -222,7 +222,8 @@ void cross_colls_push(struct cross *c, uint32_t slot, const struct beat_rank *b,
 			in->step = (int64_t)k->step + s->offset;
 			in->weak = !s->strong;
 			in->expected = comm_size(b, k->comm);
-			/* The size is what one peer claims, so it is capped at the known ranks. */
+			/* One rank claims this size, so it is capped at the number of known
+			 * ranks. */
 			in->parts =
 			    parts_of(in->expected < c->slot_count ? in->expected : c->slot_count);
 			in->draw = draw_of(k);
@@ -289,7 +290,8 @@ static void push_lateness(struct cross *c, const struct cross_instance *in, stru
 		while (end < n && v[end].role_part == v[begin].role_part)
 			end++;
 		count = end - begin;
-		/* Two ranks of a larger role do not show which of them is late. */
+		/* If only two ranks of a larger role are seen, they do not show which of them is
+		 * late. */
 		if (v[begin].role_part != CROSS_NONE &&
 		    (count > 2 || (count == 2 && c->role_parts[v[begin].role_part].count == 2))) {
 			typical = count % 2 ? v[begin + count / 2].enter_ns

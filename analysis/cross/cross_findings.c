@@ -57,7 +57,7 @@ int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step)
 	return best;
 }
 
-/* A rank that had recovered, or that returned in another slot, is the same culprit again. */
+/* If the rank had recovered, or has returned in another slot, it is the same culprit again. */
 static struct cross_culprit *known_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
@@ -291,7 +291,7 @@ static void fill(const struct cross *c, struct cross_finding *f, struct finding_
 	}
 	to->effect_ns = f->count ? effect_of(&f->culprits[0]) : 0;
 	to->excess = excess;
-	/* At the threshold one in a thousand tests errs. At three times the threshold hardly any
+	/* At the threshold one test in a thousand errs. At three times the threshold hardly any
 	 * does. */
 	to->confidence = score > 1 ? fmin(0.99, 0.6 + 0.2 * (score - 1)) : 0.6;
 }

@@ -18,7 +18,7 @@
 #define CROSS_TIME_MAX	  (1ull << 62)
 #define CROSS_LATENCY_MAX 3.6e12
 
-/* A collective that an unplaced rank reported before any rank with a known numbering did. */
+/* A collective that an unplaced rank reported before any placed rank did. */
 struct cross_unmatched {
 	uint64_t comm, step; /* in the rank's own numbering */
 	uint32_t func, seq;
@@ -50,7 +50,7 @@ struct cross_entry {
 struct cross_instance {
 	uint64_t key; /* 0: free */
 	uint64_t comm, born_ns;
-	uint64_t draw; /* selects the part of the ranks that it samples */
+	uint64_t draw; /* selects which part of the ranks this collective samples */
 	int64_t step, base_unix_ns;
 	struct cross_entry *entries;
 	uint32_t count, room, expected;
@@ -66,13 +66,14 @@ struct cross_member {
 	/* Its node's CLOCK_REALTIME minus this machine's clock, when its latest group arrived. */
 	int64_t clock_ns;
 	float latency_ns;
-	/* means of the rows of the latest tick that had any, and their sums meanwhile */
+	/* recent: means over the rows of the latest tick that had rows; sum: the sums from which
+	 * they are computed */
 	struct cross_recent recent, sum;
 	uint32_t recent_rows;
 	bool astray; /* its latest groups lie outside the stored rows */
 	/* its self time is flagged now, even if the finding blames nobody */
 	bool heavy;
-	uint64_t high_from, high_end; /* rows of its latest flagged stretch */
+	uint64_t high_from, high_end; /* rows [high_from, high_end) of its latest flagged stretch */
 };
 
 struct cross_row {
@@ -85,15 +86,16 @@ struct cross_role_part {
 	bool used, uneven; /* uneven: each member is compared with its own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
-	/* Steps per row. For steps_votes ticks, most members have sent steps_next instead. */
+	/* steps: steps per row. steps_votes: for this many ticks most members have sent groups of
+	 * steps_next steps instead. */
 	uint32_t steps, steps_next, steps_votes;
 	bool started;
 	uint64_t next;	  /* the lowest row that was not pushed yet */
 	int64_t clock_ns; /* of the median member; 0: not known yet */
 	uint64_t lone_ns; /* since when rows have only one member; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
-	/* [row][member]: means over `cover` steps; late_ns is the sum of late_n values. blocks 0:
-	 * not known. */
+	/* [row][member]: means over `cover` steps, but late_ns is the sum of late_n values. blocks
+	 * 0: not known. */
 	float *self_ns, *latency_ns, *blocks, *late_ns;
 	uint16_t *cover;
 	uint8_t *late_n;
@@ -108,20 +110,20 @@ struct cross_role_part {
 	struct peers *peers;
 	double *values[PEERS_MEASURES];
 	double *row; /* [3 * count], scratch of cross_skew.c */
-	/* Of the latest pushed rows: the skew of the times, and the skew of the work that the ranks
-	 * had. */
+	/* Of the latest pushed rows: skew is that of the times, input that of the ranks' work. */
 	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
-	/* Rows since the comparison started. skew_folded: flags that the skew explained. */
+	/* skew_count: rows since the comparison started; skew_folded: flags that the skew
+	 * explained */
 	uint32_t skew_count, skew_folded;
 	size_t bytes;
 };
 
-/* Of a role: its members have unequal work from step to step. */
+/* A role whose members have unequal work from step to step. */
 struct cross_imbalance {
 	bool open, changed, ended;
 	uint32_t role, members, folded;
-	/* even_ns: since when the imbalance is not seen */
+	/* even_ns: since when the imbalance has not been seen */
 	uint64_t first_step, last_step, reported_ns, even_ns;
 	int64_t begin_unix_ns, end_unix_ns;
 	struct skew skew;
@@ -134,7 +136,7 @@ struct cross_culprit {
 	uint32_t window;
 	uint64_t last_step; /* of its own excess, as reported */
 	double excess, excess_ns, late_excess_ns, score;
-	/* since when no comparison will report the end of its flag; 0: one will */
+	/* since when no comparison can report the end of its flag; 0: one can */
 	uint64_t orphan_ns;
 	bool done;
 };
@@ -165,7 +167,7 @@ struct cross {
 	bool dirty;
 	uint64_t dirty_ns, dirty_last_ns;
 	bool referenced;		 /* at least one rank is placed */
-	int64_t time_step, time_unix_ns; /* The latest known step of the job, and when it ended. */
+	int64_t time_step, time_unix_ns; /* the latest known step of the job, and when it ended */
 	double time_latency_ns;
 	uint64_t time_seen_ns;
 	struct clocks *clocks;
@@ -190,16 +192,16 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns);
 void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_group *g,
 		    int64_t end_unix_ns, uint64_t now_ns);
 void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns);
-/* Below this row all living members have passed, or the row waited too long. Collectives of these
- * rows may be settled. */
+/* Every row below the returned one is complete: all living members have passed it, or it has waited
+ * too long. Collectives of these rows may be settled. */
 uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns);
 void cross_rows_tick(struct cross *c, uint64_t now_ns);
 void cross_rows_free(struct cross_role_part *rp);
 size_t cross_rows_cell(const struct cross_role_part *rp, uint64_t index, uint32_t member);
 /* cross_skew.c */
-/* After each row that was pushed to peers. */
+/* Call after each row that was pushed to peers. */
 void cross_skew_push(struct cross_role_part *rp, uint64_t index);
-/* When the comparison restarts. */
+/* Call when the comparison restarts. */
 void cross_skew_reset(struct cross_role_part *rp);
 /* Whether the role's unequal work explains the flag, so that it blames nobody. */
 bool cross_skew_explains(struct cross_role_part *rp, const struct peers_flag *f);

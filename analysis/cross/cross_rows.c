@@ -34,9 +34,9 @@ void cross_rows_free(struct cross_role_part *rp)
 
 /* ---- which ranks are compared ---- */
 
-/* Steps per row: as many as most members' groups have. A large role has more per row, about eight
- * rows per beat: lasting faults are found as well with fewer rows, which cost less memory and
- * time. */
+/* Steps per row: as many as most members' groups have. A large role has more steps per row, so that
+ * a beat has about eight rows. Lasting faults are found with fewer rows as well, and fewer rows
+ * cost less memory and time. */
 static uint32_t steps_of(const struct cross_role_part *rp, uint32_t group, double step_ns)
 {
 	uint32_t steps = group ? group : 1;
@@ -192,7 +192,7 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 		while (end < n && w[end].role == w[at].role)
 			end++;
 		parts = (end - at + PEERS_MEMBERS_MAX - 1) / PEERS_MEMBERS_MAX;
-		/* Even parts, so that no rank is left without peers. */
+		/* parts of equal size, so that no rank is left without peers */
 		for (; part < parts; part++) {
 			uint32_t share = (end - at) / (parts - part);
 
@@ -299,13 +299,13 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	}
 	m->steps = g->count;
 	m->clock_ns = end_unix_ns - (int64_t)now_ns;
-	/* where clocks agree, a group arrives no later than this after its end */
+	/* if clocks agree, a group arrives no later than this after its end */
 	if (rp->clock_ns &&
 	    fabs((double)m->clock_ns - (double)rp->clock_ns) > 2 * (double)thresholds.time.gone_ns)
 		end_unix_ns = 0; /* unknown: the other members' groups give the time of the row */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
-	/* If the numbering is off by part of a row, use the row that holds most of the group. */
+	/* The numbering may be off by a part of a row: use the row that holds most of the group. */
 	first = ((uint64_t)step + (g->count <= rp->steps ? g->count / 2 : 0)) / rp->steps;
 	if (!rp->started) {
 		rp->started = true;
@@ -444,7 +444,7 @@ static void update_typical(struct cross *c, struct cross_role_part *rp, uint64_t
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];
 	steps = steps_of(rp, 1u << most, rp->step_ns);
-	/* A step time that varies between two row sizes keeps the present one. */
+	/* If the step time varies between two row sizes, the present size stays. */
 	if (steps == rp->steps ||
 	    (rp->steps >= 1u << most && (2 * steps == rp->steps || steps == 2 * rp->steps))) {
 		rp->steps_votes = 0;
@@ -472,7 +472,7 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	}
 }
 
-/* What the rows of this tick say about each member. */
+/* Stores each member's mean times over the rows of this tick. */
 static void take_recent(struct cross_role_part *rp)
 {
 	double *v = rp->values[PEERS_SELF];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Live detection of roles with unequal work (analysis/slow/skew.h), on the latest rows. Stretches
  * in which a member was flagged are excluded, so a slow rank causes no skew. If the slowest member
- * changes from row to row, nobody is blamed, whatever the cause. An imbalance is reported, while it
- * lasts, only if the members that take longer also have more work (thread blocks launched), because
- * a busy CPU also delays varying ranks. Rows are medians of a few steps: work that changes from
- * step to step within a row averages out, and blames nobody either. */
+ * changes from row to row, nobody is blamed, whatever the cause. While it lasts, an imbalance is
+ * reported only if the members that take longer also have more work (thread blocks launched),
+ * because a busy CPU delays varying ranks too. Rows are medians of a few steps: work that changes
+ * from step to step within a row averages out, and blames nobody either. */
 #include <math.h>
 
 #include "analysis/cross/cross_private.h"
@@ -17,9 +17,9 @@ static bool is_high(const struct cross_member *m, uint64_t row)
 	return row >= m->high_from && row < m->high_end;
 }
 
-/* Computes the skew of one stored row: self times in rp->row, the work after them; NAN: no value.
- * In a job whose ranks differ by nature, the whole row is excluded while one rank is flagged,
- * because the others' self times then contain their waiting. */
+/* Loads one stored row: self times into rp->row, the work after them; NAN: no value. In a job whose
+ * ranks differ by nature, the whole row is excluded while one rank is flagged, because the others'
+ * self times then include their waiting. */
 static void load_row(struct cross_role_part *rp, uint64_t index, uint32_t to)
 {
 	double *work = rp->row + rp->count;
@@ -157,7 +157,7 @@ void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_n
 			return;
 		}
 	}
-	/* one part of a large role does not speak for the role */
+	/* of a large role, only the first part decides that the imbalance is over */
 	if (m->open && !rp->part)
 		note_even(m, now_ns);
 }

@@ -23,7 +23,7 @@ static double middle(const double *ring)
 	return median_of(v, GROWTH_STEPS);
 }
 
-/* Finds the level that most of the last steps share: evaluation may lie between. */
+/* Finds the level that most of the last steps share. Evaluation steps may lie between them. */
 static void settle(struct growth_level *l)
 {
 	double launches = middle(l->launches);
@@ -63,7 +63,7 @@ static uint32_t phase_bit(const struct step *s)
 	return 1u << s->phase % 32;
 }
 
-/* A level changes slowly, so it is looked at once for a quarter of its steps. */
+/* A level changes slowly, so it is computed only once per quarter of GROWTH_STEPS. */
 static void push(struct growth_level *l, const struct step *s, bool known)
 {
 	uint32_t at = l->pushed++ % GROWTH_STEPS;
@@ -123,7 +123,7 @@ bool growth_push(struct growth *g, const struct step *s, struct growth_change *o
 		return false;
 	}
 	push(&g->next, s, known);
-	/* steps that share no level are passed over */
+	/* without a common level, nothing is reported */
 	if (g->next.pushed < GROWTH_STEPS || !(g->next.usual > 0))
 		return false;
 	g->most = fmax(g->most, g->now.usual);

@@ -10,7 +10,7 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* An anomaly: half of this many steps are out, not only a few single ones. */
+/* An anomaly: half of this many latest steps are out, not only a few single ones. */
 #define RUN_STEPS 16
 
 struct judge {
@@ -24,14 +24,14 @@ struct judge {
 	struct {
 		uint64_t key;
 		uint32_t source, phase;
-	} kind[JUDGE_MODELS]; /* of the latest keys: what a key is a hash of */
+	} kind[JUDGE_MODELS]; /* of the latest keys: the source and phase that a key is a hash of */
 	uint32_t kind_next;
 	uint64_t out_history; /* one bit per judged step, the latest lowest */
 	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
 	uint64_t hold_key;
 	double hold_latency, hold_self;
 	uint32_t hold_steps;  /* judged steps for which they still apply */
-	uint64_t last_run_ns; /* end of the latest run of steps most of which were slow */
+	uint64_t last_run_ns; /* end of the latest run in which most steps were slow */
 	/* ring: of the latest steps that were not brief; NAN: flagged */
 	double self_excess[JUDGE_PERIOD];
 	uint32_t next, count;
@@ -105,9 +105,9 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 	return JUDGE_USED;
 }
 
-/* Whether to flag the step. If steps differ by a thousandth, one small delay of the machine is far
- * beyond the threshold. Such a step counts as out, but is flagged only if it persists or the excess
- * is large. */
+/* Whether to flag the step. If healthy steps differ only by a thousandth, one small delay of the
+ * machine is far beyond the threshold. Such a step counts as out, but is flagged only if it
+ * persists or the excess is large. */
 static bool is_reportable(const struct judge *j, const struct roofline_verdict *v)
 {
 	return v->flagged && (v->persists || v->excess >= j->config.instant_ratio);
@@ -151,10 +151,10 @@ static double usual_excess(const struct judge *j)
 	return fmax(median_of(v, RUN_STEPS), 0);
 }
 
-/* The job states the step's work, and the step took several times as long as such work does. Steps whose
- * work is only counted may be longer on purpose: a checkpoint, an evaluation. While the rank is slow
- * for another reason, more time is expected: otherwise every other step would be a spike, without the
- * evidence that spikes have. */
+/* Whether the job states the step's work, and the step took several times as long as such work
+ * usually does. A step whose work is only counted may be longer on purpose: a checkpoint, an
+ * evaluation. While the rank is slow for another reason, more time is expected. Otherwise every
+ * second step would be a spike, without the evidence that spikes have. */
 static bool is_spike(const struct judge *j, const struct step *s, const struct judge_verdict *v)
 {
 	return s->flags & STEP_FLAG_STATED && v->flagged && v->state == ROOFLINE_READY &&
@@ -164,7 +164,8 @@ static bool is_spike(const struct judge *j, const struct step *s, const struct j
 
 /* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
  * is slower than the kind's usual steps, and its excess is relative to them. If the job states the
- * step's work, this says how long the step should take: slowness that recurs is then not a kind. */
+ * step's work, the work shows how long the step should take, and slowness that recurs is not a
+ * kind. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
 	bool known = v->state == ROOFLINE_READY || v->self, self = v->expected_self_ns > 0;
@@ -199,12 +200,12 @@ static void note_kind(struct judge *j, const struct step *s)
 	j->kind_next = (j->kind_next + 1) % JUDGE_MODELS;
 }
 
-/* drift: whether the alarms of both models are raised. */
+/* *drift: whether the drift alarms of both models are raised. */
 static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
 {
 	struct roofline_verdict lat, self = {0};
-	/* With launches but no kernels, the GPU's work is unknown. With neither, the step is all
-	 * host time. */
+	/* With launches but no kernels, the GPU's work is unknown. Without launches and kernels,
+	 * the step is only host time. */
 	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow, shown;
 	struct judge_verdict v = {.self_known = known};
 
@@ -253,9 +254,9 @@ static bool is_run(const struct judge *j)
 	return 2 * __builtin_popcountll(latest) >= RUN_STEPS;
 }
 
-/* A drift is slowness that flagged steps do not show: most steps are not flagged, and they are
- * slower than hosts usually differ from their own past. The alarm also sums flagged steps, so after
- * an anomaly it means nothing for a while. */
+/* A drift is slowness that flagged steps do not show: most steps are not flagged, but they are
+ * slower than a host's usual variation explains. The alarm's sum includes flagged steps, so after
+ * an anomaly the alarm means nothing for a while. */
 static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];

@@ -20,7 +20,8 @@
 struct judge_config {
 	struct roofline_config roofline;
 	struct kinds_config kinds;
-	double instant_ratio; /* a single slow step among normal ones needs this excess */
+	/* a single slow step among normal ones is flagged only above this excess */
+	double instant_ratio;
 	uint64_t step_min_ns; /* shorter patterns are not steps of a job, and are not judged */
 	/* a step is ignored if the whole host stalled for a larger share of it */
 	double host_stall_share;
@@ -50,7 +51,7 @@ struct judge_verdict {
 	bool self;	       /* flagged for its self time */
 	bool of_kind;	       /* compared with its kind; out and flagged only if longer */
 	bool first;	       /* belongs to no known kind, and is longer than any step before */
-	bool drift;	       /* with this step the drift alarm is raised */
+	bool drift;	       /* this step raised the drift alarm */
 	uint32_t kind, period; /* of_kind: as in kinds_verdict */
 	/* Flagged, and so much longer than its stated work explains that one such step counts. */
 	bool spike;
@@ -69,15 +70,15 @@ struct judge; /* opaque; lives in the caller's memory */
 size_t judge_memory_bytes(const struct judge_config *c);
 /* memory: 64-byte aligned, judge_memory_bytes(c) long, borrowed until the caller drops it. */
 struct judge *judge_init(void *memory, const struct judge_config *c);
-/* The next step. stalled_ns: how long the whole host stood still during it. */
+/* Judges the next step. stalled_ns: how long the whole host stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
-/* The growth of work, if the latest step made it certain; else NULL. */
+/* The growth of work that the latest step made certain; NULL: none. */
 const struct growth_change *judge_growth(const struct judge *j);
 /* Before the first step: learns a step that an earlier judge of the same rank found healthy. Kinds
  * of steps are not restored. */
 void judge_restore(struct judge *j, const struct judge_sample *s);
-/* After the last restored step: fits the models now, since the next regular fit may be many steps
- * away. Otherwise the next step does it. */
+/* Call after the last restored step: fits the models at once, since the next regular fit may be
+ * many steps away. Without this call the next step does it. */
 void judge_settle(struct judge *j);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);

@@ -3,10 +3,10 @@
  * on learning until learn_max. Then the baseline is frozen, except for work that was never seen.
  * Steps that were out stay in the samples as suspects until the next fit. If the fit was wrong, the
  * next one finds them usual; otherwise they are dropped. Dropping them at once would preserve a
- * wrong fit, which would never see the steps that disprove it. Only if the fit with them is poor,
- * they are left out, so that a fault does not undo what is known. A line that follows recent steps
- * would absorb a lasting slowdown. So a CUSUM against the baseline detects drift, and while its
- * alarm is raised nothing is learned. */
+ * wrong fit, because the fit would never see the steps that disprove it. They are left out at once
+ * only if the fit with them is poor, so that a fault does not undo what is known. A line that
+ * follows recent steps would absorb a lasting slowdown. So a CUSUM against the baseline detects
+ * drift, and while its alarm is raised nothing is learned. */
 #include "analysis/expect/roofline.h"
 
 #include <math.h>
@@ -37,14 +37,16 @@ struct roofline {
 	uint32_t features, n, cap, fresh_novel;
 	bool drift, drift_ever;
 	uint32_t refusals; /* consecutive bad fits */
-	bool misled;	   /* a fit on few steps was good, and turned out wrong */
+	bool misled;	   /* a fit on few steps looked good, but turned out wrong */
 	uint64_t steps, out, flagged, history, novel, next_fit;
 	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* computed from the last fit */
-	/* also from the last fit: what a run must exceed; INFINITY: too few steps to tell */
+	/* also from the last fit: the excess that a slow run must have; INFINITY: too few steps to
+	 * tell */
 	double run_largest;
-	double recurs, recurs_least; /* the sum of recurs_next(), and what it must exceed */
-	float run[SUSTAIN_STEPS];    /* ring: excess of the latest steps */
+	/* recurs: the sum of recurs_next(); recurs_least: what it must exceed */
+	double recurs, recurs_least;
+	float run[SUSTAIN_STEPS]; /* ring: excess of the latest steps */
 	uint32_t run_count;
 	uint64_t random;
 	float recent[RECENT];
@@ -151,7 +153,7 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
-/* The excess that all but two of these steps have. */
+/* The largest excess that all but two of these steps reach. */
 static double excess_of_run(const float excess[SUSTAIN_STEPS])
 {
 	double v[SUSTAIN_STEPS];
@@ -186,8 +188,9 @@ static double recurs_next(double sum, bool out)
 	return fmin(fmax(sum + ratio, 0), -3 * log(thresholds.fit.instant_rate));
 }
 
-/* Sets run_largest and recurs_least from the learning steps, which are healthy, on a host that may be
- * busy for a while. Suspects are left out: they would raise the limits that must reveal them. */
+/* Sets run_largest and recurs_least from the learning steps. These are healthy, although the host
+ * may be busy for a while. Suspects are left out, because they would raise the limits that must
+ * reveal them. */
 static void learn_runs(struct roofline *m)
 {
 	float run[SUSTAIN_STEPS];
@@ -214,9 +217,9 @@ static void learn_runs(struct roofline *m)
 	    fmax(-2 * log(thresholds.fit.instant_rate), most_sum / thresholds.part.half);
 }
 
-/* Takes the step in, and says whether the latest steps are a slow run. A busy host makes single
- * steps slow. A rank that became slower stays slow, so a run of steps is found at an excess that a
- * single step may have. */
+/* Adds the step. Returns whether the latest steps are a slow run. A busy host makes single steps
+ * slow, but a rank that became slower stays slow. So a run of steps counts as slow from an excess
+ * on that is still usual for a single step. */
 static bool push_run(struct roofline *m, double excess, const struct roofline_fit_guess *g)
 {
 	double noise = thresholds.part.half * m->c.tail_mads * m->few * g->mad;
@@ -296,7 +299,7 @@ static bool fit_from(struct roofline *m, uint32_t first)
 	return true;
 }
 
-/* The latest steps may be those of a fault, which must not undo what was known before it. */
+/* The latest steps may belong to a fault. A fault must not undo what was known before it. */
 static bool fit_without_suspects(struct roofline *m)
 {
 	uint32_t kept = 0;
@@ -425,7 +428,8 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 		m->next_fit = RECENT;
 }
 
-/* known: the model has learned this work. Else a step may be out only because it has not. */
+/* known: the model has learned this work. Otherwise a step may be out only because the model has
+ * not. */
 static void persist(struct roofline *m, struct roofline_verdict *v, bool known, bool stays,
 		    bool instant)
 {
@@ -453,7 +457,8 @@ static bool seen_once(const struct roofline *m, const struct roofline_fit_guess 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }
 
-/* The excess over the longest time that the work may take; work that was never seen has a bound. */
+/* The excess over the longest time that the work may take. Work that was never seen has such a
+ * bound too. */
 static double sure_excess(const struct roofline_verdict *v, const struct roofline_fit_guess *g)
 {
 	return g->reach > 1 ? fmax((1 + v->excess) / g->reach - 1, 0) : v->excess;
@@ -479,7 +484,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		persist(m, v, !g.sparse && !v->novel, stays,
 			sure_excess(v, &g) > instant_of(m, &g) && !seen_once(m, &g, v));
 		watch_fit(m, sure_excess(v, &g), threshold_of(m, &g));
-		/* beyond the learned work the curve's own error would add up */
+		/* outside of the learned work the CUSUM would add up the curve's own error */
 		if (m->state == ROOFLINE_READY && !v->novel)
 			watch_drift(m, v->excess, g.mad);
 	}
@@ -500,7 +505,8 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 		m->out += v->out;
 		m->flagged += v->flagged;
 	}
-	/* All of the last learn_max steps, slow ones too, as the paper's retraining does. */
+	/* Keeps all of the last learn_max steps, including slow ones, as the paper's retraining
+	 * does. */
 	s = &m->sample[(m->steps - 1) % m->c.learn_max];
 	memcpy(s->work, work, sizeof(s->work));
 	s->latency_ns = (float)latency_ns;

@@ -10,11 +10,12 @@ enum roofline_mode { ROOFLINE_ROBUST = 0, ROOFLINE_P99 = 1 };
 
 struct roofline_config {
 	enum roofline_mode mode;
-	/* steps before it may become ready; default 20; few steps widen the tail */
+	/* steps before a model may become ready; default 20. The fewer steps, the wider the
+	 * tail. */
 	uint32_t learn_min;
 	uint32_t learn_max; /* steps of the frozen baseline; default 2000 */
 	double tail_mads;   /* default 7 */
-	double floor_ratio; /* no smaller excess is flagged; default 0.05 */
+	double floor_ratio; /* a smaller excess is never flagged; default 0.05 */
 	uint32_t persist_n,
 	    persist_m; /* flagged when n of the last m steps are out; default 2 of 3 */
 	/* One step this far out is flagged at once. Default 0: the point that 1 healthy step in

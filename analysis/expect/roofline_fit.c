@@ -23,11 +23,15 @@
 #define LEVEL_SAMPLES 512
 #define EDGE	      0.1
 #define REACH_MAX     1e6 /* work that was always 0 before has no bound, but thresholds are finite */
-/* smaller: a slow stretch bends a curve; larger: the curve misses short stairs */
+/* Steps that lie close together in time are one stretch, not spread, if chance places them so with
+ * a smaller probability than this. Smaller: a slow stretch bends a curve. Larger: the curve misses
+ * short stairs. */
 #define STRETCH_CHANCE 0.01
-#define STRETCHES      64 /* tried at most; fewer: stretches that are just long enough are missed */
-/* Share of a level's steps that may be slow without a habit: twice what a fifth of bad steps, up to
- * three times as slow, leaves there. */
+/* the most numbers of steps that are tried as a stretch; with fewer, stretches that are just long
+ * enough are missed */
+#define STRETCHES 64
+/* Share of a level's steps that may be slow without being a habit. A fault that makes a fifth of
+ * the steps up to three times as slow leaves half of this share there. */
 #define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
 
 struct fit_scratch {
@@ -47,7 +51,7 @@ struct fit_scratch {
 	double level_mad; /* scatter of unseen levels; 0: not known yet */
 };
 
-/* A larger residual is not noise. */
+/* The residual above which a step is not noise. */
 static double cut_of(double mad)
 {
 	return fmax(thresholds.fit.mads * mad, thresholds.same.work / 2);
@@ -291,7 +295,7 @@ static double curve_at(const struct roofline_fit_curve *c, double t)
 	return t >= c->first[i + 1] ? above : fmax(below, above);
 }
 
-/* How much of the axis some steps of the knot's group cover. */
+/* The length of axis that thresholds.count.some steps of the knot's group cover on average. */
 static double knot_reach(const struct roofline_fit_curve *c, uint32_t i)
 {
 	return (c->last[i] - c->first[i]) * fmin((double)thresholds.count.some / c->steps[i], 1);
@@ -308,10 +312,11 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 	       t > c->last[j] + near;
 }
 
-/* Whether no short stretch of time holds half of these steps or more, unless chance explains it: k + 1
- * of n steps at random times lie in a window of the share w with at most n C(n - 1, k) w^k. A fault
- * makes neighbours in time slow, so their number proves nothing. Of many k a few are tried, because
- * their windows hardly differ. Uses v. */
+/* Whether the steps are spread over time: no short stretch of time holds half of them or more,
+ * unless chance explains it. The chance that k + 1 of n steps at random times lie in a window with
+ * the share w of the time is at most n C(n - 1, k) w^k. A fault makes neighbours in time slow, so
+ * the number of slow steps proves nothing. Only some k are tried, because the windows of
+ * neighbouring k hardly differ. Uses v. */
 static bool is_spread(const struct fit_scratch *x, uint32_t begin, uint32_t end)
 {
 	uint32_t n = end - begin, stride = n / STRETCHES + 1;
@@ -341,7 +346,7 @@ static bool is_spread(const struct fit_scratch *x, uint32_t begin, uint32_t end)
 static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least,
 			  uint32_t most, double stretch)
 {
-	uint32_t end, checked = 0; /* so many steps are not spread */
+	uint32_t end, checked = 0; /* number of steps that were found not to be spread */
 	double first = x->u[x->index[begin]];
 
 	for (end = begin + 1; end < x->n; end++) {
@@ -364,8 +369,8 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	return x->n - end < least / 2 ? x->n : end;
 }
 
-/* For each position of the index, a low quantile of the next n steps, which slow learning steps do
- * not reach. Keeps a sorted window. */
+/* For each position of the index, a low quantile of the next n steps. Slow learning steps do not
+ * reach it. Keeps a sorted window. */
 static void run_low(struct fit_scratch *x, uint32_t n)
 {
 	double *window = x->v;
@@ -412,9 +417,9 @@ static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t si
 	return place;
 }
 
-/* A GPU library uses other kernels for other sizes, so the curve has steps, and a line across one
- * is wrong on both sides. A jump is where both sides differ by more than the noise allows. The
- * index must be sorted by u. */
+/* A GPU library uses different kernels for different sizes, so the curve has jumps, and a line
+ * across a jump is wrong on both sides. A jump is a position whose two sides differ by more than
+ * the noise allows. The index must be sorted by u. */
 static void find_jumps(struct fit_scratch *x)
 {
 	uint32_t side = x->n / 64 < thresholds.count.few ? thresholds.count.few : x->n / 64;
@@ -444,7 +449,8 @@ static void find_jumps(struct fit_scratch *x)
 	}
 }
 
-/* Groups of neighbours in u; width 0: plain medians. The index must be sorted by u. */
+/* Fits the knots of a curve to groups of neighbours in u. width 0: plain medians. The index must be
+ * sorted by u. */
 static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
 		      double stretch, double width)
 {
@@ -545,8 +551,8 @@ static uint32_t hash_all(struct roofline_fit *f, const struct roofline_fit_sampl
 	return distinct;
 }
 
-/* The centre of each cell's residuals, then shrunk towards 0 by its standard error against the
- * scatter of the cells. */
+/* Computes the centre of each cell's residuals. Shrinks it towards 0, by its standard error against
+ * the scatter of the cells. */
 static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
 		      struct fit_scratch *x, double mad)
 {
@@ -906,9 +912,9 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 	f->ready = true;
 }
 
-/* The `reach` of a guess. Outside the learned work the line and the curves may be wrong. But less work
- * takes no longer than the least work that was learned, and the time grows at most with the square of
- * the work. */
+/* The `reach` of a guess. Outside the learned work the line and the curves may be wrong. Two bounds
+ * hold even there: less work takes no longer than the least work that was learned, and the time
+ * grows at most with the square of the work. */
 static double reach_of(const struct roofline_fit *f, const float *work, double expected_ns)
 {
 	float edge[ROOFLINE_WORK_MAX] = {0};
@@ -924,7 +930,7 @@ static double reach_of(const struct roofline_fit *f, const float *work, double e
 	if (!beyond)
 		return 1;
 	growth *= growth * roofline_fit_predict(f, edge).expected_ns / expected_ns;
-	/* as floats: what the rounding of two equal times leaves is not a reach */
+	/* rounded to float, so that the rounding error of two equal times is not a reach */
 	return fminf(fmaxf(1, (float)growth), REACH_MAX);
 }
 

@@ -9,9 +9,9 @@
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
  * ones cluster. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond
- * seven MADs is measured too, as far as slow learning steps leave it visible. Both come from
- * held-out steps: fits on a part of the steps predict the others, so what the fit cannot follow
- * counts as noise.
+ * seven MADs is measured too, as far as slow learning steps do not hide it. Both come from held-out
+ * steps: fits on a part of the steps predict the others, so what the fit cannot follow counts as
+ * noise.
  *
  * Pure: no I/O, clock, threads, globals or allocation. */
 #pragma once
@@ -63,9 +63,10 @@ struct roofline_fit {
 	uint32_t noise_n;
 	float noise_t[ROOFLINE_FIT_NOISE_KNOTS], noise_mad[ROOFLINE_FIT_NOISE_KNOTS];
 	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* range of the learning steps */
-	bool discrete;	  /* work has few values: a cell is an exact vector, else a log box */
-	double level_mad; /* as mad, but of sparse steps */
-	double mad;	  /* pooled, of relative residuals, without slow learning steps */
+	bool discrete; /* work has few values: a cell is an exact vector, else a log box */
+	/* like mad, but of sparse steps (roofline_fit_guess.sparse) */
+	double level_mad;
+	double mad; /* pooled, of relative residuals, without slow learning steps */
 	/* beyond max(floor, tail MADs): share of steps, and their mean excess */
 	double tail_share, tail_mean;
 	double out_share, fast_share; /* learning steps far above and far below the fit */

@@ -95,7 +95,7 @@ struct entry {		   /* a collective, or a communicator */
 	uint32_t last;	   /* the latest of them */
 	uint32_t shortest; /* the rank with the shortest kernel */
 	float shortest_ns;
-	bool out; /* a step that has it is */
+	bool out; /* one of the steps that contain it is out */
 };
 struct table {
 	struct entry *entry;
@@ -269,7 +269,8 @@ struct wait {
 
 ORDER_BY(by_step, struct wait, ORDER_UP(rank) ?: ORDER_UP(step));
 
-/* One for each part; their number. longest: room for a time per collective. */
+/* Fills w with one wait for each part whose collective counts; returns their number. longest: the
+ * longest wait per collective, initially 0. */
 static uint32_t waits_of(const struct coll_split *s, const struct coll_source *source,
 			 uint32_t count, struct wait *w, float *longest)
 {
@@ -318,7 +319,7 @@ void coll_split_caused(const struct coll_split *s, const struct coll_source *sou
 			if (e->ranks > 1 && e->shortest == w[k].rank)
 				caused += (double)(longest[w[k].coll] - e->shortest_ns);
 		}
-		if (!shared) /* no other window is of this time */
+		if (!shared) /* no other source's window has a collective of this step */
 			continue;
 		waited_ns[w[from].rank] += ldexp(waited, (int)s->shift);
 		caused_ns[w[from].rank] += ldexp(fmax(caused - waited, 0), (int)s->shift);

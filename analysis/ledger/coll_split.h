@@ -3,7 +3,7 @@
  *
  * On every rank, the kernel of a collective runs from the rank's own entry to the end of the
  * transfer. The last rank to enter waits for nobody, so its kernel takes as long as the transfer.
- * The time that another rank's kernel takes longer is waiting. Only durations of the same
+ * If another rank's kernel takes longer, the difference is waiting. Only durations of the same
  * collective are compared, so clocks do not matter.
  *
  *   rank 0  |---- waits ----|== transfer ==|   30 ms: waits for 20
@@ -11,8 +11,8 @@
  *   rank 2                  |== transfer ==|   10 ms: the last one
  *
  * If a participating rank's kernel is missing, the shortest of the others may include waiting as
- * well. The time that a rank has beyond it is certainly waiting; the rest stays undivided. A
- * communicator is complete if it has as many ranks as the job, or if every rank of the job has
+ * well. Time of a rank beyond that shortest kernel is certainly waiting; the rest stays undivided.
+ * A communicator is complete if it has as many ranks as the job, or if every rank of the job has
  * shown its collectives.
  *
  * Owns: its memory. Threads: one caller. Trust: durations and ids may be anything; work is
@@ -35,8 +35,8 @@ struct coll_part {
 	bool healthy; /* of a healthy step; else of a slow one */
 	bool out;     /* detection says that the step took too long */
 };
-/* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
- * so that of two ranks' sets the larger contains the smaller. */
+/* The parts of a window. If there are too many, one of 2^shift collectives is kept. They are chosen
+ * by id, so that every rank keeps the same ones, or more if its shift is smaller. */
 struct coll_parts {
 	struct coll_part *part; /* ordered by id */
 	uint32_t count, shift;
@@ -60,16 +60,18 @@ struct coll_split; /* opaque */
 struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count,
 				   uint32_t ranks);
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
-/* l contains the ledger of the parts' slow or healthy steps of a kind, times weight. Moves its undivided
- * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
+/* l contains, times weight, the ledger of the parts' steps of this kind: the healthy or the slow
+ * ones. Moves its undivided collective time to waiting and transfer, as far as known. Sums do not
+ * change. s NULL: a no-op. */
 void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
 		       bool healthy, double weight, struct ledger *l);
-/* waited_ns[k]: how long rank k waited for others; caused_ns[k]: how long the others waited for it, less
- * what it waited itself in the same step. All wait for the rank with the shortest kernel, for as long as
- * the longest wait takes beyond the transfer: where transfers are slow, nobody is waited for. Collectives
- * count if one of these steps is out: all wait for a checkpoint, as usual. In steps
- * that have a collective in common with another rank, one that only a single source has may all be
- * waiting. Sources have the ranks 0 to ranks - 1, each rank one. Without the
- * window of the last rank nobody waits long for another. s NULL, or no memory: all 0. */
+/* waited_ns[k]: how long rank k waited for others. caused_ns[k]: how long the others waited for
+ * rank k, less rank k's own waiting in the same step. In each collective all wait for the rank with
+ * the shortest kernel. It has caused the longest wait, less the duration of the transfer: so a slow
+ * transfer blames nobody. A collective counts only if one of its steps is out, because all ranks
+ * also wait for a usual checkpoint. Steps without a collective in common with another source are
+ * left out. In the others, a collective that only one source has may be waiting from begin to end.
+ * Each source has its own rank, from 0 to ranks - 1. If the window of the rank that entered last is
+ * missing, no rank seems to have caused much. s NULL, or no memory: all 0. */
 void coll_split_caused(const struct coll_split *s, const struct coll_source *source, uint32_t count,
 		       double *caused_ns, double *waited_ns, uint32_t ranks);

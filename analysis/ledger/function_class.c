@@ -145,8 +145,9 @@ static const struct name_rule user_on[] = {
     {"=take_gil", CAUSE_CPU_GIL},
 };
 
-/* Means: in a launch thread they are for what their callers do. Where all threads of a process are
- * summed, they are a storage client's. */
+/* Functions that serve many purposes (compression, checksums). In a launch thread their callers
+ * decide the purpose. Where all threads of a process are summed, they count as a storage
+ * client's. */
 static const struct name_rule means[] = {
     {"*bz2", CAUSE_STORAGE_CLIENT},	   {"*lzma", CAUSE_STORAGE_CLIENT},
     {"*gzip", CAUSE_STORAGE_CLIENT},	   {"*zlib", CAUSE_STORAGE_CLIENT},
@@ -170,8 +171,8 @@ static const struct name_rule user_off[] = {
     {"*prefetch", CAUSE_STORAGE_LOADER},
 };
 
-/* Collectives of the host: gloo and MPI. Before its symbols are known, a thread of gloo's own shows the
- * file only. */
+/* Collectives of the host: gloo and MPI. Until symbols are known, gloo's own threads show only the
+ * file name. */
 static const struct name_rule collectives[] = {
     {"*gloo::", CAUSE_NET_WAIT},
     {"[libgloo.so", CAUSE_NET_WAIT},

@@ -10,10 +10,11 @@
  * function_kind. on_cpu: it runs, else it is blocked. */
 enum finding_cause function_class_cause(const char *name, unsigned kind, bool on_cpu);
 /* The purpose of the code: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT,
- * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most, and for means as compression and checksums are, whose
- * caller decides. */
+ * LEDGER_HOST_COLLECTIVE. LEDGER_NONE for most functions, also for compression and checksums,
+ * because their purpose depends on the caller. */
 enum ledger_what function_class_what(const char *name);
-/* Whether it waits for a lock of the C library's own: of the heap, of a stream of stdio. */
+/* Whether the function waits for one of the C library's own locks: of the heap, or of a stdio
+ * stream. */
 bool function_class_is_libc_lock(const char *name);
 /* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
 bool function_class_is_plumbing(const char *name, unsigned kind);

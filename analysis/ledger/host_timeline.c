@@ -19,17 +19,17 @@
 #include "base/room.h"
 #include "base/sorted.h"
 
-/* Most segments of one window; the rest is unobserved. */
+/* The most segments of one window. Further time is unobserved. */
 #define SEGMENTS_MAX (1u << 17)
-/* Most samples that are used of one slice and thread. */
+/* The most samples that are used per slice and thread. */
 #define SLICE_SAMPLES_MAX 64u
-/* Most shares of one window; later stretches on the CPU have no names. */
+/* The most shares of one window. Later stretches on the CPU have no names. */
 #define SHARES_MAX (1u << 20)
-/* Samples are used for stretches of the same thread up to this far away. */
+/* A sample is used only for stretches of the same thread that are no farther away than this. */
 #define NEAREST_NS 100000000ull
 /* A first touch that takes longer is a measuring error. */
 #define FIRST_TOUCH_MAX_US 1e4
-/* Most threads whose names are searched in the samples. */
+/* The most threads whose names are searched in the samples. */
 #define NAMES_LOOKED_MAX 256u
 
 /* An account of the host, without its kind. */
@@ -53,7 +53,7 @@ struct stolen {
 	double touch; /* share of user code that waited while the hypervisor mapped pages */
 };
 
-/* Indexes of samples, sorted by thread and time. */
+/* Indices of samples, sorted by thread and time. */
 struct order {
 	uint32_t *at;
 	uint32_t count;
@@ -61,7 +61,7 @@ struct order {
 
 struct maker {
 	const struct window *w;
-	struct stolen stolen; /* of the stretch that is being added */
+	struct stolen stolen; /* for the stretch that is being added */
 	double touch_ns;      /* the time of a page's first touch */
 	uint32_t share_sum;
 	struct host_timeline *t;
@@ -143,8 +143,8 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 	return false;
 }
 
-/* The most informative frame, innermost first; st->count if all are of the C runtime or without a
- * name. */
+/* Index of the most informative frame; of equal ones, the innermost. st->count: all frames are in
+ * the C runtime or have no name. */
 static uint32_t most_informative(const struct stack_batch *b, const struct stack *st)
 {
 	uint32_t best = st->count;
@@ -171,7 +171,7 @@ static const char *function_of(struct maker *m, const struct stack *st)
 	return function_at(m, st, most_informative(&m->w->stacks, st));
 }
 
-/* Where no class says what a thread does in the kernel, the system call does. */
+/* The name of the system call, for use where no class says what a thread does in the kernel. */
 static const char *call_name(struct maker *m, const struct stack *st)
 {
 	const char *call = wait_class_call(&m->w->stacks, st), *name = function_of(m, st);
@@ -192,7 +192,7 @@ static const struct known *class_of(struct maker *m, const char *name)
 	return k;
 }
 
-/* The account of a purpose: that of the innermost frame whose name has one. */
+/* The account of the stack's purpose, which the innermost frame with a known purpose decides. */
 static struct account purpose_of(struct maker *m, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
@@ -205,8 +205,8 @@ static struct account purpose_of(struct maker *m, const struct stack *st)
 	return nothing;
 }
 
-/* The interpreter's object: that of the code that calls the outermost Python function. UINT32_MAX: no
- * Python function has a known caller. */
+/* The object file of the interpreter. It is the object file of the code that calls the outermost
+ * Python function. UINT32_MAX: no Python function has a known caller. */
 static uint32_t interpreter_of(const struct stack_batch *b, const struct stack *st)
 {
 	for (uint32_t i = st->count; i-- > st->kernel_count + 1u;) {
@@ -218,9 +218,9 @@ static uint32_t interpreter_of(const struct stack_batch *b, const struct stack *
 	return UINT32_MAX;
 }
 
-/* Where a library that Python code calls was entered: the outermost of its functions. The library is
- * that of the innermost code outside of the C runtime. st->count: the interpreter itself runs, or
- * there is none. */
+/* The frame in which Python code entered a library: the outermost function of that library. The
+ * library is the one of the innermost frame outside of the C runtime. st->count: no such library,
+ * or the interpreter itself runs. */
 static uint32_t library_entry(const struct stack_batch *b, const struct stack *st)
 {
 	uint32_t interpreter = interpreter_of(b, st), object = interpreter, entry = st->count;
@@ -241,8 +241,8 @@ static uint32_t library_entry(const struct stack_batch *b, const struct stack *s
 	return entry;
 }
 
-/* "lzma_code (liblzma.so.5) at line 7 of load (train.py)"; entry: a library's function, by: who calls
- * it. */
+/* "lzma_code (liblzma.so.5) at line 7 of load (train.py)". entry: frame of the library's function;
+ * by: frame of its caller. */
 static const char *library_name(struct maker *m, const struct stack *st, uint32_t entry,
 				uint32_t by)
 {
@@ -254,12 +254,12 @@ static const char *library_name(struct maker *m, const struct stack *st, uint32_
 
 	if (line)
 		snprintf(at, sizeof(at), " at line %u", line);
-	if (*name == '[') /* it is not known, and the library's stands for it */
+	if (*name == '[') /* the function is not known, so the library's name stands for it */
 		return keep_text(m, "%.60s%s of %s", name, at, caller);
 	return keep_text(m, "%.60s (%.40s)%s of %s", name, library, at, caller);
 }
 
-/* Python's code is what the interpreter runs. A library's is native, whoever calls it. */
+/* Time in the interpreter is Python code. Time in a library is native code, whoever calls it. */
 static struct account code_account(struct maker *m, const struct stack *st)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -280,7 +280,8 @@ static bool is_libc_lock(struct maker *m, const struct stack *st)
 	return false;
 }
 
-/* A wait for a futex in the C library is not one of its caller: the driver allocates memory as well. */
+/* A futex wait for the C library's own lock is not a wait of its caller: the GPU driver allocates
+ * memory too. */
 static enum ledger_what wait_of(struct maker *m, const struct stack *st)
 {
 	enum ledger_what what = wait_class_of(&m->w->stacks, st);
@@ -310,7 +311,8 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	return *known;
 }
 
-/* Index in o->at of the thread's first sample from `t` on, or of what follows it. */
+/* Index in o->at of the thread's first sample at `t` or later; if there is none, of the next
+ * entry. */
 static uint32_t first_sample(const struct maker *m, const struct order *o, uint32_t tid, uint64_t t)
 {
 	const struct stack_sample *all = m->w->stacks.samples;
@@ -328,7 +330,8 @@ static uint32_t first_sample(const struct maker *m, const struct order *o, uint3
 	return low;
 }
 
-/* Whether another thread of the process ended the wait: one that is recorded, or was seen asleep. */
+/* Whether another thread of the process ended the wait. Such a thread is recorded, or was seen
+ * asleep. */
 static bool own_thread_ended(const struct maker *m, const struct stack_switch *s)
 {
 	const struct order *o = &m->blocked_samples;
@@ -338,8 +341,8 @@ static bool own_thread_ended(const struct maker *m, const struct stack_switch *s
 		       (at < o->count && m->w->stacks.samples[o->at[at]].tid == tid));
 }
 
-/* Of a wait for whatever comes, what ended it decides. At the end of a timeout, a helper has waited for
- * its peers. */
+/* If the thread waited for any of several things, the one that ended the wait decides. If a timeout
+ * ended it, a helper has waited for its peers. */
 static struct account slept_account(struct maker *m, const struct stack_switch *s)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -423,8 +426,8 @@ static uint64_t distance(const struct maker *m, const struct order *o, uint32_t 
 	return s->time_ns < t ? t - s->time_ns : s->time_ns - t;
 }
 
-/* The thread's samples of a slice, or of the nearest slice that has some. Returns the index of the
- * first in o->at. */
+/* Selects the thread's samples of a slice, or of the nearest slice that has some. Returns the index
+ * of the first in o->at. */
 static uint32_t samples_of(const struct maker *m, const struct order *o, uint32_t tid,
 			   uint64_t slice_ns, uint32_t *count)
 {
@@ -718,7 +721,7 @@ static bool in_driver(const struct window *w, uint32_t tid, uint64_t t)
 	return false;
 }
 
-/* Inside of the driver a thread waits for the driver, however it does that. */
+/* Inside the driver a thread waits for the driver, by whatever means. */
 static void name_driver(const struct window *w, uint32_t tid, uint64_t t, struct account *a)
 {
 	if ((a->what == LEDGER_SLEEP || ledger_what_is_vague(a->what)) && in_driver(w, tid, t))
@@ -784,7 +787,7 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 		count = 1;
 	}
 	on = subtract_stolen(m, on, &count);
-	if (off_ns > 0 && on) /* an older node sends no times */
+	if (off_ns > 0 && on) /* older nodes send no times */
 		list = shares_make(m, STACK_SWITCH_STATES + 2 + count);
 	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
 		if (s->ns[k]) {
@@ -810,8 +813,8 @@ static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t
 	put(m, limit, s->in_ns, LEDGER_RUNNABLE, a, 0);
 }
 
-/* What the waker's own wait was for, if that wait took most of this one: a thread that waits for a
- * child process, and then writes to the pipe of an event loop. LEDGER_NONE: not known. */
+/* What the waker itself had waited for, if its wait took most of this one. Example: a thread waits
+ * for a child process, then wakes an event loop by its pipe. LEDGER_NONE: not known. */
 static enum ledger_what waited_through(struct maker *m, uint32_t waker_tid, uint64_t begin,
 				       uint64_t woken)
 {

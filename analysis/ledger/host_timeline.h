@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * host_timeline.h - what the launch threads of a window's rank did, as segments of a ledger: from
- * their context switches, and from the samples taken while they were on a CPU. Time without
- * recorded switches is left out. Owns: its segments and names.  Threads: one caller.  Trust: the
- * window was decoded; times are checked here. */
+ * host_timeline.h - what the launch threads of a window's rank did, as segments for a ledger. The
+ * segments come from the threads' context switches, and from samples taken while the threads were
+ * on a CPU. Time without recorded switches is left out. Owns: its segments and names. Threads: one
+ * caller. Trust: the window was decoded; times are checked here. */
 #pragma once
 
 #include "analysis/ledger/ledger.h"

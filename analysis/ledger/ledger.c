@@ -164,7 +164,7 @@ static int order(uint64_t hash, const char *name, size_t bytes, const struct led
 	return c ? c : -(other[bytes] != '\0');
 }
 
-/* The index of the account, or (*found false) where to insert it. */
+/* The index of the account; if *found is false, the index at which to insert it. */
 static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes,
 		     bool *found)
 {
@@ -223,7 +223,7 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 	return &l->account[at];
 }
 
-/* Of a kernel's name without its launch configuration. */
+/* Length of a kernel's name without its launch configuration. */
 static size_t kernel_bytes(const char *name)
 {
 	size_t bytes = kernel_name_bytes(name);
@@ -233,8 +233,8 @@ static size_t kernel_bytes(const char *name)
 		   : LEDGER_NAME_BYTES - sizeof(LEDGER_OTHER_LAUNCHES);
 }
 
-/* The account that was charged; NULL: nothing to charge, or no memory: the sum is then less than
- * total_ns. */
+/* Returns the account that was charged. NULL: nothing to charge, or no memory; without memory the
+ * sum is less than total_ns. */
 static struct ledger_account *charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what,
 				     const char *name, uint64_t ns, uint64_t busy_ns,
 				     uint64_t count)
@@ -433,7 +433,7 @@ void ledger_stretch(struct ledger *l, const struct ledger *from, double factor)
 	double weight = (double)l->steps / (double)from->steps;
 	bool found;
 
-	for (uint32_t i = 0; i < from->count; i++) { /* those that l lacks, too */
+	for (uint32_t i = 0; i < from->count; i++) { /* makes the accounts that l lacks */
 		const struct ledger_account *u = &from->account[i];
 
 		account_of(l, u->kind, u->what, ledger_name(from, u), LEDGER_ACCOUNTS_MAX);
@@ -578,7 +578,8 @@ static bool is_outside(enum ledger_kind kind, enum ledger_what what)
 		 (what >= LEDGER_FILE_READ && what <= LEDGER_DISK_LIMIT)));
 }
 
-/* Short waits are recorded together: charges the shares that are for the outside. */
+/* Short waits are recorded together. Charges those shares of them that are waits for the
+ * outside. */
 static uint64_t charge_outside_shares(struct ledger *l, const struct ledger_segment *s,
 				      uint64_t from, uint64_t to)
 {
@@ -844,7 +845,7 @@ struct more_work {
 	double ns; /* per step */
 };
 
-/* The work of the kernels; m: room for as many as rows. */
+/* Fills m with the extra work of each kernel, and returns its sum. m: room for `count` entries. */
 static double work_of(const struct ledger_row *rows, uint32_t count, struct more_work *m,
 		      uint32_t *kernels)
 {

@@ -8,8 +8,9 @@
  *   unobserved                       2 ms   2 ms                         0
  *
  * Each moment of a step is charged to exactly one account.
- * - While the GPU works: to a compute kernel before a copy before a collective, so a collective gets
- *   only its exposed time. If two kernels of one kind overlap, to the one that began first.
+ * - While the GPU works: compute kernels come before copies, and copies before collectives. So a
+ *   collective gets only its exposed time. If two kernels of one kind overlap, the one that began
+ *   first gets the time.
  * - While the GPU idles: the time from a launch to the start of its kernel is LEDGER_QUEUED. The
  *   time before the launch is charged to what the launch thread did. If that thread waited for
  *   another known thread, it is charged to what the other one did. Time that nothing recorded is
@@ -59,21 +60,21 @@ enum ledger_what {
 };
 const char *ledger_what_id(enum ledger_what what);   /* "file-read"; "" for NONE */
 const char *ledger_what_text(enum ledger_what what); /* "file read"; "" for NONE */
-/* Whether such a wait does not show what is waited for: another thread of the job, a peer, or
+/* Whether such a wait leaves open what the thread waits for: another thread of the job, a peer, or
  * somebody who has no work for it. */
 bool ledger_what_is_vague(enum ledger_what what);
-/* Whether somebody at the other end of it ends such a wait: another thread or process. */
+/* Whether another thread or process, at the other end, ends such a wait. */
 bool ledger_what_has_other_end(enum ledger_what what);
 /* "host blocked (file read) in load (train.py)". what: its text, or "". */
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes);
 
-/* Whether an account's name is of the function: "f (a.py)", or "openat() of f (a.py)". */
+/* Whether an account's name belongs to the function: "f (a.py)", or "openat() of f (a.py)". */
 bool ledger_is_of(const char *name, const char *function);
 
 #define LEDGER_ACCOUNTS_MAX 1024u
 #define LEDGER_NAME_BYTES   256u
-/* In place of a launch configuration: all those of the kernel that had no room. */
+/* Stands for all launch configurations of the kernel that had no room. */
 #define LEDGER_OTHER_LAUNCHES "<<<*>>>"
 
 struct ledger_account {
@@ -82,7 +83,8 @@ struct ledger_account {
 	uint32_t name; /* offset in the ledger's names; 0: "" */
 	uint64_t ns;
 	uint64_t busy_ns; /* kernels, copies, collectives: including overlapped time; else as ns */
-	/* of kernels, copies, collectives or waits, also of waits while the GPU works; else 0 */
+	/* number of kernels, copies, collectives or waits, including waits while the GPU works;
+	 * else 0 */
 	uint64_t count;
 	uint64_t hash;
 };
@@ -93,46 +95,51 @@ struct ledger {
 	uint32_t count, names_bytes;
 	size_t room, names_room;
 	uint64_t steps, total_ns; /* total_ns: latency of the steps; the accounts add up to it */
-	uint64_t seen;		  /* steps without the weights of ledger_add */
-	double compute_squares;	  /* sum over the steps of their kernels' time, squared */
-	/* Of the steps whose work the job states: sum of what their work should take, and their
-	 * number. */
+	uint64_t seen;		/* number of added steps, regardless of the weights of ledger_add */
+	double compute_squares; /* sum over the steps of (time of the step's kernels)^2 */
+	/* Over the steps whose work the job states: stated_ns is how long their work should take,
+	 * in sum; stated is their number. */
 	double stated_ns, stated;
-	/* Of the steps with an expected latency: by how much they exceeded it, by how much their self
-	 * time exceeded the expected one, and their number. */
+	/* Over the steps with an expected latency: lost_ns is by how much they exceeded it,
+	 * lost_self_ns by how much their self time exceeded the expected one, both in sum; judged
+	 * is their number. */
 	double lost_ns, lost_self_ns, judged;
 };
 
 /* An empty one, without memory. */
 void ledger_init(struct ledger *l);
 void ledger_fini(struct ledger *l);
-/* name: NULL is "". Without room or memory, a kernel's time goes to its other launches, and all else
- * to the kind's account without a name, which always exists. */
+/* name: NULL is "". Without room or memory, a kernel's time goes to LEDGER_OTHER_LAUNCHES of the
+ * kernel; all other time goes to the kind's account without a name, which always exists. */
 void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t count);
-/* A step that was just added has work that the job states; it should take expected_ns. */
+/* Call after adding a step whose work the job states. expected_ns: how long this work should
+ * take. */
 void ledger_state(struct ledger *l, double expected_ns);
-/* A step that was just added exceeded its expected latency and self time by so much. */
+/* Call after adding a step that has an expected latency: by how much its latency and its self time
+ * exceeded the expected ones. */
 void ledger_judge(struct ledger *l, double lost_ns, double lost_self_ns);
-/* By how much the steps exceeded what was expected of them, per step; false: not known for half of
- * them. */
+/* By how much the steps exceeded their expected latency or self time, per step. False: not known
+ * for half of them. */
 bool ledger_lost(const struct ledger *l, bool self, double *ns);
-/* How many times as long as the work of `l`, per step, that of `like` should take; 1: not known for
- * all steps. */
+/* How long the work of a step of `like` should take, divided by how long the work of a step of `l`
+ * should take. 1: not known for all steps. */
 double ledger_work_ratio(const struct ledger *like, const struct ledger *l);
 /* Whether the work of all steps is stated. */
 bool ledger_is_stated(const struct ledger *l);
-/* Adds up the launch configurations of each kernel: with other work a kernel is launched in another
- * one. */
+/* Adds up the launch configurations of each kernel, because a kernel's launch configuration depends
+ * on the work. */
 void ledger_join_configurations(struct ledger *l);
-/* All times as if the steps had `ratio` times their work. */
+/* Scales all times as if the steps had `ratio` times their work. */
 void ledger_scale(struct ledger *l, double ratio);
-/* Gives the reference's accounts the time of the slow steps' work, or the same share of each kernel's,
- * at most most_ns per step in all. How often and how long the reference's kernels ran stays known.
- * Nothing changes if slow steps have no more work. 0, -ENOMEM. */
+/* Adds to the reference the time of the extra work that the slow steps have, kernel by kernel.
+ * If this is more than most_ns per step, each kernel gets the same share of it. The reference's
+ * counts and busy times stay as they are. Nothing changes if the slow steps have no more work.
+ * 0, -ENOMEM. */
 int ledger_same_work(const struct ledger *slow, struct ledger *reference, double most_ns);
-/* Makes the mean difference of each account from `from` `factor` times as large; none becomes negative.
- * For steps of which one knows how slow they are, but has no ledger. Both have steps. */
+/* Makes the mean difference of each account between `l` and `from` `factor` times as large; no
+ * account becomes negative. For steps whose excess is known but that have no ledger of their own.
+ * Both ledgers must have steps. */
 void ledger_stretch(struct ledger *l, const struct ledger *from, double factor);
 /* Moves time from the account (kind, LEDGER_NONE, name) to the account (kind, to, name): no more
  * than is there, and nothing if there is no room. The ledger's sum does not change. */
@@ -140,10 +147,12 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 		 double ns, double busy_ns, double count);
 /* Adds weight times `from` to `into`; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
-/* The same, of steps of another kind: how far the means differ is not by chance. */
+/* The same for steps of another kind. Its mean compute time differs for a reason, not by chance, so
+ * the difference does not count in ledger_compute_error. */
 void ledger_add_kind(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
-/* The standard error of its mean compute time per step: how much it varies with the steps' work. */
+/* The standard error of the mean compute time per step. It shows how much this time varies with the
+ * steps' work. */
 double ledger_compute_error(const struct ledger *l);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
@@ -159,7 +168,8 @@ struct ledger_busy { /* a kernel or copy of the GPU; clipped to the step */
 	enum ledger_kind kind; /* COMPUTE, COPY or COLLECTIVE */
 	uint32_t thread;       /* that launched it: index into the threads */
 	const char *name;
-	uint64_t *exposed_ns; /* the time charged to it is added here; may be NULL */
+	/* the time charged to this kernel or copy is added here; may be NULL */
+	uint64_t *exposed_ns;
 };
 struct ledger_share {
 	enum ledger_kind kind;
@@ -185,8 +195,8 @@ struct ledger_segment {
 struct ledger_thread {
 	const struct ledger_segment *segment;
 	uint32_t count;
-	/* A helper thread: only its own waits for a CPU, for files, sockets and locks of the C
-	 * library are charged instead of a wait that it ended. */
+	/* A helper thread. If it ended a wait, only its own waits for a CPU, for files, for sockets
+	 * and for locks of the C library are charged in place of that wait. */
 	bool helper;
 };
 /* How far a chain of threads that wait for each other is followed. */
@@ -211,9 +221,9 @@ void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 
 /* ---- a subtraction ---- */
 
-/* Slow minus reference, per step. work_ns: the part of the excess that is more work, not slowness: the
- * change of the count times the reference's mean duration; of an account that one side alone has, all;
- * of others none. */
+/* Slow minus reference, per step. work_ns: the part of the excess that is more work, not slowness.
+ * It is the change of the count times the reference's mean duration. For an account that only one
+ * side has, it is the whole excess. For accounts without a count it is 0. */
 struct ledger_row {
 	enum ledger_kind kind;
 	enum ledger_what what;
@@ -226,6 +236,6 @@ struct ledger_row {
  * A ledger without steps counts as zero. */
 uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
 			 struct ledger_row *rows);
-/* How many of the first rows together explain this share of the whole excess (0.8: 80%); 0: there
- * is not an excess. */
+/* How many of the first rows together explain this share of the whole excess (0.8: 80%). 0: there
+ * is no excess. */
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The first row that matches any function of the kernel stack decides, so special rows (a sync that
- * waits for a page) stand before general ones (a wait for a page). Function names of Linux 5.4 to
+ * The first row that matches any function of the kernel stack decides. So special rows (a sync that
+ * waits for a page) come before general ones (a wait for a page). Function names of Linux 5.4 to
  * 6.18, x86-64. */
 #include "analysis/ledger/wait_class.h"
 
@@ -13,8 +13,8 @@ struct row {
 	enum ledger_what what;
 };
 
-/* The same whether the thread sleeps or runs in them. A write to a file opened with O_SYNC or
- * O_DSYNC calls the file system's function without vfs_fsync. */
+/* These rows apply whether the thread sleeps or runs in the call. A write to a file opened with
+ * O_SYNC or O_DSYNC calls the file system's function without vfs_fsync. */
 #define SYNC_CALLS                                                                                 \
 	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
 	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \
@@ -112,9 +112,9 @@ static const struct row waits[] = {
     {"submit_bio_wait", LEDGER_STORAGE},
 };
 
-/* Calls that wait for whatever comes first. What they are in `waits` says nothing then, but what ended
- * them does. The timeout of a loop is the next thing that the thread does; that of a poll is a peer that
- * does not answer. */
+/* Calls that wait for whichever of several things comes first. Their class in `waits` says nothing
+ * about such a wait, but its waker does. If a timeout ends the wait of a loop, the loop's next
+ * timer was due. If a timeout ends a poll, a peer did not answer. */
 static const struct {
 	const char *prefix;
 	enum ledger_what what;
@@ -264,7 +264,7 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 		return what;
 	if (waker & STACK_WAKER_NETWORK)
 		return LEDGER_SOCKET;
-	/* a ring's reads are done by threads of the process as well */
+	/* threads of the process also carry out the reads of an io_uring */
 	if (own_thread && what != LEDGER_STORAGE)
 		return LEDGER_LOCK;
 	return waker & STACK_WAKER_PROCESS ? LEDGER_PROCESS : what;

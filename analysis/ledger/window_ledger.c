@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels with one name and launch configuration share one text. Records are sorted by both, and
- * each run of equal ones gets one text, so a window needs few allocations. */
+ * Kernels with the same name and launch configuration share one text. Records are sorted by both,
+ * and each run of equal records gets one text. So a window needs few allocations. */
 #include "analysis/ledger/window_ledger.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 /* Records before a step that are checked for reaching into it; earlier ones are ignored. */
 #define REACH_MAX 64u
 
-struct work { /* device records, as the ledger takes them */
+struct work { /* the device records in the form that the ledger takes */
 	struct ledger_busy *busy;
 	uint64_t *exposed_ns; /* exposed time per device record, in the step that is being added */
 	uint64_t *end_max_ns; /* the latest end of all records up to this one */
@@ -167,7 +167,7 @@ static bool work_init(struct work *k, const struct window *w, const struct host_
 	return true;
 }
 
-/* The first record that began at t or later. */
+/* Index of the first record that began at t or later. */
 static uint32_t begun_by(const struct work *k, uint64_t t)
 {
 	return (uint32_t)SORTED_FROM(k->busy, k->count, begin_ns, t);
@@ -229,7 +229,7 @@ bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
 	return w->open_since_ns && out->begin_ns < out->end_ns;
 }
 
-/* Each drain makes one segment of a long wait. */
+/* A long wait consists of several segments, because each drain makes one. */
 const struct ledger_segment *window_ledger_wait(const struct host_timeline *host, uint32_t thread,
 						struct ledger_interval open, uint64_t *since_ns)
 {

@@ -21,16 +21,17 @@ struct window_ledger {
 };
 /* The open interval of a window; false: it has none. */
 bool window_ledger_interval(const struct window *w, struct ledger_interval *out);
-/* The index of the thread in which the rank hangs: the launch thread that blocked last. The others
- * wait for it, or have nothing to do. */
+/* The index of the thread in which the rank hangs: the launch thread that blocked last. The other
+ * threads wait for it, or have nothing to do. */
 uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open);
-/* What the thread did last in the open interval; NULL: not known. since_ns: if it waits, when that
- * wait began; else the end of what is known. */
+/* What the thread did last in the open interval; NULL: not known. *since_ns: if the thread waits,
+ * when that wait began; else the end of what is known. */
 const struct ledger_segment *window_ledger_wait(const struct host_timeline *host, uint32_t thread,
 						struct ledger_interval open, uint64_t *since_ns);
 void window_ledger_fini(struct window_ledger *l);
-/* Adds to *out. slow[], healthy[], kind[]: for each step of the window, whether it counts as slow or as
- * healthy, and of which kind; that is below WINDOW_LEDGER_KINDS if it counts. false: no memory. */
+/* Adds the window to *out. slow[], healthy[], kind[]: for each step of the window, whether it
+ * counts as slow, whether it counts as healthy, and its kind. The kind of a step that counts is
+ * below WINDOW_LEDGER_KINDS. False: no memory. */
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
 		       const uint8_t *kind, const struct host_timeline *host,
 		       struct window_ledger *out);

@@ -3,11 +3,11 @@
  *
  * Hockney 1994, The Communication Challenge for MPP, Parallel Computing 20. A collective library
  * changes its algorithm with the size, so a function has several such lines, each for a regime of
- * sizes. The data give the regimes. Their ends are those with the least sum of relative deviations
- * (Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64). Schwarz's criterion
- * gives their number (Yao 1988, Estimating the Number of Change-points via Schwarz' Criterion,
- * Statistics and Probability Letters 6). Neither latency nor the time per byte is ever
- * negative. A single slow size does not move a line (regress_line_relative).
+ * sizes. The regimes come from the data. Their ends are the ones that give the least sum of
+ * relative deviations (Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64).
+ * Schwarz's criterion decides how many there are (Yao 1988, Estimating the Number of Change-points
+ * via Schwarz' Criterion, Statistics and Probability Letters 6). Neither latency nor the time per
+ * byte is ever negative. A single slow size does not move a line (regress_line_relative).
  *
  * Times: ns. Sizes: bytes. Rates: the inverse of ns_per_byte, in GB/s. Shares: 0 to 1. Memory: the
  * caller's, nothing is allocated. Errors: none; without samples there are 0 regimes. Threads: any.
@@ -21,31 +21,35 @@
 struct link_config {
 	enum link_centre centre;
 	uint32_t regimes_max; /* 1: one line, for a link's transfers; at most LINK_REGIMES_MAX */
-	/* Least number of sizes in a regime: more than the 2 points that any line fits. Larger: a narrow
-	 * regime merges into its neighbour. */
+	/* Least number of sizes in a regime. It must exceed 2, because a line fits any 2 points.
+	 * Too large: a narrow regime merges into its neighbour. */
 	uint32_t regime_sizes;
-	/* Relative deviation that is noise: below it no regime is added. Too large: regimes merge. Too
-	 * small: noise is split. */
+	/* Relative deviation that counts as noise: no regime is added to explain less. Too large:
+	 * regimes merge. Too small: noise is split. */
 	double noise;
-	/* What a regime costs: its unknowns (latency, rate and end). Larger: fewer regimes. */
+	/* What a regime costs: its number of unknowns (latency, rate and end). Larger: fewer
+	 * regimes. */
 	double unknowns;
 };
 struct link_regime {
-	/* Where it ends: the geometric mean of its largest size and the next regime's smallest. The last
-	 * regime ends at the largest size seen. */
+	/* Where the regime ends: the geometric mean of its largest size and the smallest size of
+	 * the next regime. The last regime ends at the largest size seen. */
 	uint64_t max_bytes;
 	/* It was fitted to the size classes in [begin_bytes, end_bytes). */
 	double begin_bytes, end_bytes;
 	double latency_ns, ns_per_byte;
-	uint32_t sizes; /* classes of size it was fitted to; with one, latency is 0 by definition */
+	/* number of size classes that it was fitted to; with one, latency is 0 by definition */
+	uint32_t sizes;
 };
 struct link_fit {
 	uint32_t regimes, sizes;
 	struct link_regime regime[LINK_REGIMES_MAX];
 	uint64_t samples;
-	double r2;   /* share of the variance of time that is explained, below 0 if the mean is
-		      * better; 1 if it does not vary */
-	double mape; /* mean of |predicted - time| / time, by cells */
+	/* share of the variance of time that the fit explains; below 0: the mean is better; 1: time
+	 * does not vary */
+	double r2;
+	/* mean of |predicted - time| / time over the transfers, with each cell's mean time */
+	double mape;
 };
 /* Scratch: about 260 KB, free again on return. */
 struct link_scratch {
@@ -59,9 +63,9 @@ struct link_scratch {
 void link_config_default(struct link_config *c);
 void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
 		  struct link_scratch *scratch);
-/* The expected time; 0: nothing was fitted. Between the largest size of one
- * regime and the smallest of the next it is not known which of them holds, so there the time follows
- * a straight line from one to the other. Beyond the largest size the last regime continues. */
+/* The expected time in ns; 0: nothing was fitted. Between the largest size of one regime and the
+ * smallest size of the next, it is not known which regime applies. There the time follows a
+ * straight line from one to the other. Beyond the largest size the last regime continues. */
 double link_fit_predict(const struct link_fit *f, double bytes);
 
 /* How times compare with what a fit expects: the median of time / expected, and the ends of its

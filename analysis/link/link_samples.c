@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The place of the highest bit and the next `bits` bits: classes of equal width within an octave,
- * by integers alone, so that all machines agree. v > 0. */
+/* The position of the highest bit, followed by the next `bits` bits. So classes have equal width
+ * within an octave. Uses only integers, so that all machines agree. v > 0. */
 static uint16_t class_of(uint64_t v, uint32_t bits)
 {
 	uint32_t octave = 63u - (uint32_t)__builtin_clzll(v);

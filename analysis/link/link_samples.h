@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * link_samples.h - how long transfers of each size took, in bounded memory.
  *
- * A table of cells. A cell counts the transfers whose size and time lie in one class each: classes
- * are parts of an octave, as in the histograms of Tene 2015 (HdrHistogram). A cell keeps exact sums,
- * so the means are exact, and medians have the precision of a class. All sums are integers: samples
- * of several instances merge into what one instance would have had, in any order.
+ * A table of cells. A cell counts the transfers of one class of size and one class of time. A class
+ * is a part of an octave, as in the histograms of Tene 2015 (HdrHistogram). A cell keeps exact
+ * sums, so the means are exact, and medians have the precision of a class. All sums are integers,
+ * so merging the samples of several structs, in any order, gives the same result as one struct for
+ * all transfers.
  *
- * Sizes: bytes. Times: ns. Memory: the caller's, all zero at first; nothing is allocated. Errors:
- * what does not fit is counted. Threads: one at a time per struct. */
+ * Sizes: bytes. Times: ns. Memory: the caller's, all zero at first; nothing is allocated. Errors: a
+ * transfer that does not fit is counted in `refused`. Threads: one at a time per struct. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@
 struct link_cell {
 	uint16_t size, time; /* classes; cells are in ascending order of both */
 	uint32_t count;
-	uint64_t bytes, time_ns, least_ns; /* sums of both; the shortest time */
+	uint64_t bytes, time_ns, least_ns; /* bytes, time_ns: sums; least_ns: the shortest time */
 };
 struct link_samples {
 	uint32_t cells;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The client's clock runs from delivery to delivery, the engine's from step to step. So that the phases add
- * up, each moment of the client's time belongs to one phase. What the engine did before the delivery of
- * the first token, or after that of the last one, belongs to none. */
+ * The client's time is divided by deliveries, the engine's by steps. Each moment of the client's
+ * time belongs to exactly one phase, so the phases add up. Work of the engine that lies outside of
+ * the client's time (before the delivery of the first token, or after the delivery of the last one)
+ * belongs to no phase. */
 #include "analysis/requests/request_table.h"
 
 static uint64_t clamp(uint64_t t_ns, uint64_t least_ns, uint64_t most_ns)
@@ -15,7 +16,7 @@ static bool moved_late(const struct request *r)
 	return r->transfer.end_ns > request_first_ns(r);
 }
 
-/* How much of the transfers lies after that time. */
+/* How much of the transfer time lies after t_ns. */
 static uint64_t transfer_since(const struct request *r, uint64_t t_ns)
 {
 	uint64_t before = t_ns > r->transfer.begin_ns ? t_ns - r->transfer.begin_ns : 0;
@@ -23,8 +24,8 @@ static uint64_t transfer_since(const struct request *r, uint64_t t_ns)
 	return r->transfer_ns > before ? r->transfer_ns - before : 0;
 }
 
-/* The phase of what is left of the client's time without the engines'. If the time between two engines
- * is not known, this includes it. */
+/* The phase of the client's time that no engine accounts for. If the time between two engines is
+ * not known, that time is included. */
 static enum request_phase after_engine(const struct request *r)
 {
 	return r->clock_unknown ? REQUEST_PHASE_NONE : REQUEST_OUTPUT;

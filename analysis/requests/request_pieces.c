@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A request whose instances are on different nodes, from what each node saw of it: as one node with all
- * of their processes would have seen it. Pieces are taken in the order of their times, so it does not
- * matter in which order they come. */
+ * Joins what several nodes saw of one request whose instances are on different nodes. The result is
+ * what one node with all of these processes would have seen. Pieces are joined in the order of
+ * their times, so the order in which they arrive does not matter. */
 #include "analysis/requests/request_table_private.h"
 
 enum { PREFILL, DECODE, PAUSE, TRANSFER };
@@ -45,7 +45,8 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 	return a_ns > b_ns ? a_ns : b_ns;
 }
 
-/* What an API process or a router said. Without one, the engine's time is the arrival. */
+/* Adds what an API process or a router reported. Without these, the time at which the engine got
+ * the request counts as the arrival. */
 static void add_client(struct request *r, const struct request_piece *p)
 {
 	bool first = p->handed_ns && !r->handed_ns;
@@ -64,13 +65,13 @@ static void add_client(struct request *r, const struct request_piece *p)
 	r->lost |= (p->flags & REQUEST_PIECE_LOST) != 0;
 }
 
-/* A time of the engine, which is never before its first step. */
+/* A time of the engine, moved by by_ns, and never before the engine's first step. */
 static uint64_t moved(const struct request_piece *p, uint64_t t_ns, uint64_t by_ns)
 {
 	return (t_ns > p->scheduled_ns ? t_ns : p->scheduled_ns) + by_ns;
 }
 
-/* Its longest step of that kind; begin_ns 0: none. */
+/* The piece's longest step of that kind, moved by by_ns; begin_ns 0: none. */
 static struct request_step longest(const struct request_piece *p, int kind, uint64_t by_ns)
 {
 	struct request_step s = p->longest[kind];
@@ -104,9 +105,10 @@ static uint64_t step_more(const struct request_piece *p)
 	return ns;
 }
 
-/* How far to move the next engine's times. Its clock is behind if it begins before the one before has
- * ended, and ahead if it ends after the client had its last token: then the time between the two is
- * not known, and its steps follow at once. */
+/* How far to move the times of the next engine. Its clock is behind if its first step begins before
+ * the previous engine has ended. Its clock is ahead if it ends too long after the client had the
+ * last token. In both cases the time between the two engines is not known, and the next engine's
+ * steps are made to follow at once. */
 static uint64_t moved_by(const struct request *r, const struct request_piece *p)
 {
 	bool behind = p->scheduled_ns < r->last_ns;
@@ -116,7 +118,7 @@ static uint64_t moved_by(const struct request *r, const struct request_piece *p)
 	return behind || ahead ? r->last_ns - p->scheduled_ns : 0;
 }
 
-/* The steps of the next engine. */
+/* Adds the steps of the next engine. */
 static void add_engine(struct request *r, const struct request_piece *p)
 {
 	uint64_t by_ns = moved_by(r, p);
@@ -157,8 +159,8 @@ static void add_engine(struct request *r, const struct request_piece *p)
 	r->output_tokens = p->output_tokens ? p->output_tokens : r->output_tokens;
 }
 
-/* An engine that decodes comes after one that had more than a token of the prompt, whatever the clocks
- * say. */
+/* Orders pieces by time. But whatever the clocks say, an engine that decodes comes after one that
+ * computed more than one token of the prompt. */
 static bool is_before(const struct request_piece *a, const struct request_piece *b)
 {
 	bool decodes_a = a->scheduled_ns && a->prefill_tokens <= 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A request is in one list of its job: open (waiting or running; the one without an update for
- * longest first), ending (updates from other processes may still come), ended (kept for people). */
+ * A request is in one list of its job: open (waiting or running; the one whose latest update is
+ * oldest comes first), ending (updates from other processes may still come), or ended (kept only to
+ * be shown). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,10 @@
 #include "model/thresholds.h"
 #include "analysis/requests/request_table_private.h"
 
-/* An id that comes so soon after its end is a late update, not a new request. */
+/* If an id is named again this soon after its request ended, it is a late update, not a new
+ * request. */
 #define REUSE_NS 10000000000ull
-/* Requests after which older ones count half. */
+/* When the usual sums hold this many requests, they are halved: older requests count less. */
 #define USUAL_REQUESTS 128
 
 void request_config_default(struct request_config *c)
@@ -71,7 +73,7 @@ static bool forwards(const struct request_table *t, const struct request *r)
 	       (t->now_ns < t->job[r->job].pieces_until_ns && !r->judged[REQUEST_TTFT]);
 }
 
-/* A piece replaces the one that said that the request is open, unless that may have been sent. */
+/* A piece replaces the request's earlier open piece, unless that one may already have been sent. */
 static void put_piece(struct request_job_state *j, const struct request *r, uint32_t flags)
 {
 	uint32_t at = j->pieces_sent;
@@ -190,7 +192,8 @@ uint64_t request_tpot_ns(const struct request *r)
 	return tokens > 1 ? from_to(request_first_ns(r), request_last_ns(r)) / (tokens - 1) : 0;
 }
 
-/* The longest phase of what missed the objective. per: so many tokens share the time. */
+/* Finds the longest phase of the time that missed the objective. per: number of tokens that share
+ * this time. */
 static void take_longest(const struct request *r, enum request_objective objective, uint32_t per,
 			 struct request_violation *v)
 {
@@ -225,7 +228,7 @@ static void explain_ttft(const struct request_table *t, const struct request *r,
 		v->slow = request_table_longest(e, handed, r->scheduled_ns);
 }
 
-/* Without either, its tokens are guessed from its steps. */
+/* Whether the number of output tokens is known. If it is not, it is guessed from the steps. */
 static bool tokens_known(const struct request *r)
 {
 	return r->delivered_tokens || r->output_tokens;
@@ -327,7 +330,8 @@ bool request_table_collides(const struct request_table *t, const struct request 
 	return t->config.joins ? request_pieces_collide(&t->seen[r - t->request]) : r->shared;
 }
 
-/* Whether only a whole of several pieces says how long it took, or nobody believed says it. */
+/* Whether the request must not be judged here: only the joined pieces of several nodes show how
+ * long it took, or no believed node reported it. */
 static bool is_for_others(const struct request_table *t, const struct request *r)
 {
 	return t->config.joins ? !t->seen[r - t->request].believed ||
@@ -359,15 +363,17 @@ static void judge(struct request_table *t, struct request *r, enum request_objec
 		learn_usual(&j->usual, r);
 }
 
-/* An engine has it, or (unless its engine may be on another node) a client has handed it over: not one
- * that a client refuses, or divides into several. */
+/* Whether the request waits for an engine. It does if an engine has it, or if an API process has
+ * handed it over. With `here`, the engine may be on another node, so handing over is not enough. A
+ * request that the API process refuses, or divides into several, does not wait. */
 static bool waits(const struct request *r, bool here)
 {
 	return r->state == REQUEST_WAITING && (r->queued_ns || (!here && r->handed_last_ns));
 }
 
-/* Its engine does nothing: it has missed the objective, whenever its first token comes. Only if the job's
- * spans say when one comes, as for other requests. */
+/* Judges the waiting requests of a job whose engines do nothing: they have missed the objective,
+ * whenever their first token comes. This needs spans that show first tokens, so an earlier request
+ * of the job must have been judged. */
 static void judge_overdue(struct request_table *t, const struct request_job_state *j)
 {
 	uint64_t late_ns = t->config.ttft_ns + t->config.settle_ns;
@@ -393,7 +399,7 @@ static void judge_overdue(struct request_table *t, const struct request_job_stat
 	t->still = (struct request_step){0};
 }
 
-/* No update comes any more, or it is too late. */
+/* Closes the request: no update comes any more, or it comes too late. */
 static void close_request(struct request_table *t, struct request *r, bool lost)
 {
 	struct request_job_state *j = &t->job[r->job];
@@ -435,7 +441,7 @@ static void close_request(struct request_table *t, struct request *r, bool lost)
 
 /* ---- for request_table_steps.c ---- */
 
-/* Of the job with most open requests, the one without an update for longest. */
+/* Drops a request: the one whose latest update is oldest, of the job with most open requests. */
 static void make_room(struct request_table *t)
 {
 	struct request_job_state *most = &t->job[0];
@@ -597,7 +603,7 @@ void request_table_end_marked(struct request_table *t, uint32_t process, uint32_
 		if (r->process != process || r->mark != mark || r->stepped != REQUEST_NO_PROCESS)
 			continue;
 		request_table_finish(t, r, r->queued_ns);
-		/* that was its end, with other tokens */
+		/* that span was its end, and counted other tokens */
 		r->queued_ns = 0;
 		if (!r->handed_ns)
 			r->arrival_ns = r->prompt_tokens = 0;
@@ -689,7 +695,7 @@ static bool keep_piece(struct request_seen *s, uint32_t node, const struct reque
 		at++;
 	if (at == REQUEST_PIECES)
 		return false;
-	/* one that was sent twice may come late */
+	/* a piece that was sent twice may come late */
 	if (at == s->count || !(p->flags & REQUEST_PIECE_OPEN))
 		s->piece[at] = *p;
 	s->node[at] = node;
@@ -706,7 +712,7 @@ static bool is_open(const struct request_seen *s)
 	return open;
 }
 
-/* Its times, from its pieces; its place in the table stays. */
+/* Fills the request's times from its pieces. Its place in the table stays the same. */
 static void fill_whole(struct request *r, const struct request_seen *s)
 {
 	struct request whole = {.id = r->id,
@@ -851,8 +857,9 @@ const char *request_table_job(const struct request_table *t, const struct reques
 	return t->job[r->job].name;
 }
 
-/* here: those that an engine of this node has, of a job whose engines are on several. Requests arrive in
- * order, and an update moves a request to the end: the first one that waits has waited for longest. */
+/* Counts open requests. here: the job's engines are on several nodes, so only requests that an
+ * engine of this node has are counted. Requests arrive in order, and an update moves a request to
+ * the end of the list, so the first waiting request has waited longest. */
 static void count_open(const struct request_table *t, const struct request_job_state *j, bool here,
 		       uint64_t now_ns, struct request_job *out)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What one process's spans say about its requests. A span's requests are known before its end, so
- * they wait for it: only the whole span says what kind of process it is in, and how long it took. */
+ * What the spans of one process say about its requests. The requests of a span are known before the
+ * span ends. They wait for its end, because only the whole span shows what kind of process it is
+ * in, and how long it took. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,16 +9,16 @@
 #include "model/record.h"
 #include "analysis/requests/request_table_private.h"
 
-/* kinds of process, in the order of base/span_kind.h */
-/* So many steps without another name: the engine names each step once. */
+/* After this many planned steps without a span of another name, the engine is taken to name each
+ * step once. */
 #define PLANNED_ALONE 3u
 
 struct span {
 	uint32_t process, name; /* slot */
 	uint64_t begin_ns, end_ns;
-	bool client;		     /* of a process that talks to clients */
-	uint32_t tokens;	     /* of the span */
-	uint32_t step_tokens, batch; /* of its requests */
+	bool client;		     /* the process is an API process or a router */
+	uint32_t tokens;	     /* as the span states */
+	uint32_t step_tokens, batch; /* tokens and number of its requests */
 };
 
 static uint32_t engine_of(const struct span *s)
@@ -63,7 +64,7 @@ static void decode_step(struct request *r, const struct request_step *s)
 	request_table_keep_longest(r->decode, s);
 }
 
-/* The time since its last step. moved: that was in another engine. */
+/* Adds the time since the request's last step. moved: that step was in another engine. */
 static void between_steps(struct request *r, uint64_t begin_ns, bool moved)
 {
 	struct request_step gap = {.begin_ns = r->last_ns, .end_ns = begin_ns};
@@ -76,7 +77,8 @@ static void between_steps(struct request *r, uint64_t begin_ns, bool moved)
 		*longest = gap;
 }
 
-/* With a step planned before the last one has ended, they overlap: it begins when that one ends. */
+/* A step may be planned before the last one has ended, so the two overlap. Then it counts from the
+ * end of the last one. */
 static struct request_step after(const struct request_step *s, uint64_t last_ns)
 {
 	struct request_step own = *s;
@@ -93,8 +95,9 @@ static void on_step(struct request_table *t, struct request *r, uint32_t process
 	struct request_step own = after(s, r->last_ns);
 
 	t->job[r->job].moved_ns = t->now_ns;
-	/* A step of the engine that it had left for another one; one that was only read late had begun
-	 * before that. */
+	/* This engine has a new step of the request, although the request had left it for another
+	 * engine: so two requests share the id. A step that was only read late had begun before the
+	 * request left. */
 	r->shared |= moved && r->left == process && s->begin_ns > r->moved_ns;
 	if (s->end_ns < s->begin_ns || s->end_ns < r->last_ns) {
 		t->job[r->job].stats.bad++;
@@ -115,7 +118,8 @@ static void on_step(struct request_table *t, struct request *r, uint32_t process
 	r->last_ns = s->end_ns;
 }
 
-/* Its step begins. Steps that had begun before it ended do not make it run again. */
+/* A step of the request begins. A step that had begun before the request ended does not make it run
+ * again. */
 static void on_scheduled(struct request_table *t, struct request *r, uint32_t process,
 			 uint64_t begin_ns)
 {
@@ -162,11 +166,11 @@ struct request_step request_table_longest(const struct request_engine *e, uint64
 		if (s->begin_ns < end_ns && s->end_ns > begin_ns && length(s) > length(&best))
 			best = *s;
 	}
-	best.tokens = 0; /* it was another request's */
+	best.tokens = 0; /* the tokens were another request's */
 	return best;
 }
 
-/* The oldest planned step of the request has its result. */
+/* The request's oldest planned step has its result now. */
 static void pop(struct request_table *t, struct request *r, uint32_t process, uint64_t end_ns,
 		struct request_step *out)
 {
@@ -198,7 +202,8 @@ static void engine_part(struct request_table *t, struct request_engine *e, struc
 	}
 	if (s->name != e->result)
 		return;
-	while (e->plan == e->result && r->open_count) /* kept while the names were not known */
+	/* takes the planned steps that were kept while the names were not known */
+	while (e->plan == e->result && r->open_count)
 		pop(t, r, s->process, r->open[0].end_ns, &(struct request_step){0});
 	if (r->open_count)
 		pop(t, r, s->process, s->end_ns, &step);
@@ -224,7 +229,8 @@ static void delivered(struct request *r, const struct span *s, const struct part
 	r->delivered_tokens = sum < TOKENS_MAX ? (uint32_t)sum : TOKENS_MAX;
 }
 
-/* A client's part without tokens says nothing, nor does the end of a request that is not open. */
+/* Whether the part adds nothing: a client's part without tokens, or the end of a request that is
+ * not open. */
 static bool adds_nothing(const struct request_table *t, const struct span *s, const struct part *p)
 {
 	const struct request *r;
@@ -257,7 +263,7 @@ static void on_part(struct request_table *t, struct request_engine *e, const str
 
 /* ---- parts that wait for the end of their span ---- */
 
-/* The part below in its thread's stack; NULL: none, or it had to make room. */
+/* The part below it in its thread's stack; NULL: none, or that part was overwritten. */
 static struct part *below(struct request_engine *e, const struct part *p)
 {
 	struct part *q = &e->part[p->below % PARTS_MAX];
@@ -281,7 +287,8 @@ static int set_top(struct request_engine *e, uint32_t thread, const struct part 
 	return 0;
 }
 
-/* The place for the next part; the oldest one makes room, also one whose span never ends. */
+/* The place for the next part. It overwrites the oldest part, which may be one whose span never
+ * ends. */
 static struct part *part_place(struct request_engine *e, struct request_stats *stats)
 {
 	struct part *p = &e->part[e->parts % PARTS_MAX];
@@ -295,8 +302,9 @@ static struct part *part_place(struct request_engine *e, struct request_stats *s
 	return p;
 }
 
-/* Takes the parts of this span, and those of spans inside it that were never seen to end, from the
- * top of the thread's stack. Returns the number of its own, which are the last ones of t->own. */
+/* Takes the parts of this span from the top of the thread's stack, and with them the parts of inner
+ * spans whose end was not seen. Returns the number of the span's own parts, which are the last ones
+ * of t->own. */
 static uint32_t take_parts(struct request_table *t, struct request_engine *e,
 			   const struct record *r, struct request_stats *stats)
 {
@@ -350,7 +358,8 @@ static void note_prompt(struct request_table *t, struct request *r, uint32_t tok
 		r->prompt_tokens = tokens;
 }
 
-/* The earliest span about it, unless it was scheduled before: then its arrival was not seen. */
+/* The earliest span about the request is its arrival. If the request was scheduled before that
+ * span, its arrival was not seen. */
 static void note_arrival(struct request *r, uint64_t begin_ns)
 {
 	if ((!r->arrival_ns || begin_ns < r->arrival_ns) &&
@@ -365,8 +374,8 @@ static bool is_release(const struct request_table *t, const struct span *s)
 	return e && e->release == s->name;
 }
 
-/* Another span than the one with which the engine got a request ends it after steps: the engine ends its
- * requests with that. */
+/* Learns the name of the spans with which the engine ends its requests. Such a span names a request
+ * that had steps, and is not the span with which the engine got it. */
 static void learn_release(struct request_table *t, const struct request *r, const struct span *s)
 {
 	struct request_engine *e = t->engine[s->process];
@@ -378,7 +387,8 @@ static void learn_release(struct request_table *t, const struct request *r, cons
 	request_table_end_marked(t, s->process, s->name);
 }
 
-/* The end of a request whose beginning was not seen, or that is over. */
+/* Whether the span is the end of a request whose beginning was not seen, or that has already
+ * ended. */
 static bool is_late_release(struct request_table *t, const struct span *s, uint64_t id)
 {
 	const struct request *r = is_release(t, s) ? request_table_find(t, s->process, id) : NULL;
@@ -393,7 +403,7 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 	bool release = is_release(t, s);
 
 	if (release && r->process != s->process && r->process != REQUEST_NO_PROCESS)
-		return; /* it is in another engine by now */
+		return; /* the request is in another engine by now */
 	if (release || r->process == s->process) {
 		learn_release(t, r, s);
 		if (is_count(t, r, s->tokens))
@@ -404,7 +414,8 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 	if (r->process == REQUEST_NO_PROCESS)
 		r->process = s->process;
 	else
-		request_table_run(t, r, s->process); /* a decode instance after a prefill one */
+		/* a decode instance follows a prefill instance */
+		request_table_run(t, r, s->process);
 	r->mark = s->name;
 	if (!r->queued_ns)
 		r->queued_ns = s->begin_ns;
@@ -412,7 +423,7 @@ static void engine_mark(struct request_table *t, struct request *r, const struct
 	note_prompt(t, r, s->tokens);
 }
 
-/* To an engine, after another one: that may be on another node. */
+/* An API process hands the request to a second engine, which may be on another node. */
 static void handed_again(struct request_table *t, struct request *r, uint64_t begin_ns)
 {
 	if (begin_ns > r->handed_last_ns)

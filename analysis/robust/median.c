@@ -61,8 +61,8 @@ double median_of(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* The k-th smallest; everything before it is no larger. Quickselect with the median of three as
- * pivot. */
+/* Quickselect with the median of three as pivot. Afterwards no value before v[k] is larger than
+ * v[k]. */
 double median_nth(double *v, uint32_t n, uint32_t k)
 {
 	uint32_t lo = 0, hi = n - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * median.h - order statistics of doubles: sorting, medians, quantiles, MAD. v: n values of any one
- * unit, which results share. Memory: the caller's, nothing is allocated unless a line says so.
- * Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: sorting puts it anywhere, so
- * filter it first, as median_known does. Threads: any. Nothing recurses. */
+ * median.h - order statistics of doubles: sorting, medians, quantiles, MAD. v: n values in the same
+ * unit, which may be any; results have this unit too. Memory: the caller's, nothing is allocated
+ * unless a line says so. Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: sorting
+ * puts it anywhere, so filter it first, as median_known does. Threads: any. Nothing recurses. */
 #pragma once
 
 #include <stdint.h>
@@ -13,24 +13,25 @@
 
 /* Ascending, in place. Heapsort (Knuth, The Art of Computer Programming 3, 5.2.3): no bad case. */
 void median_sort(double *v, uint32_t n);
-/* The middle one, or the mean of the two in the middle. Sorts v. */
+/* The middle value, or the mean of the two middle values. Sorts v. */
 double median_of(double *v, uint32_t n);
-/* v[k] of sorted v, and the same median; n > k, n > 0. Linear time; v is reordered, not sorted.
- * No NAN. Quickselect: Hoare 1961, Algorithm 65, Communications of the ACM 4 (7). */
+/* median_nth: v[k] as if v were sorted; n > k. median_select: the same result as median_of; n > 0.
+ * Linear time; v is reordered, not sorted. v must have no NAN. Quickselect: Hoare 1961, Algorithm
+ * 65, Communications of the ACM 4 (7). */
 double median_nth(double *v, uint32_t n, uint32_t k);
 double median_select(double *v, uint32_t n);
 /* The median of the finite values; NAN: none is finite. Linear time. scratch: [n], may be v. */
 double median_known(const double *v, uint32_t n, double *scratch);
-/* Median of |v - middle|, the MAD where middle is the median. Leaves those distances in v,
- * sorted. Times MEDIAN_MAD_SIGMA: the standard deviation of a normal. */
+/* Median of |v - middle|. This is the MAD if middle is the median. Leaves those distances in v,
+ * sorted. For normal values, the MAD times MEDIAN_MAD_SIGMA is the standard deviation. */
 double median_mad(double *v, uint32_t n, double middle);
-/* Between sorted values, linear: Hyndman and Fan 1996, Sample Quantiles in Statistical Packages,
- * The American Statistician 50 (4), definition 7. p: 0 to 1. */
+/* The quantile p, 0 to 1, by linear interpolation between sorted values: Hyndman and Fan 1996,
+ * Sample Quantiles in Statistical Packages, The American Statistician 50 (4), definition 7. */
 double median_quantile(const double *sorted, uint32_t n, double p);
-/* The value at or below that quantile: one of v. Sorts v. NAN: n is 0. */
+/* The same quantile without interpolation: the value of v at or below it. Sorts v. NAN: n is 0. */
 double median_lower(double *v, uint32_t n, double p);
-/* Median of the values in the densest window of this width; of equally dense ones the lowest. After
- * Robertson and Cryer 1974, An Iterative Procedure for Estimating the Mode, JASA 69. */
+/* Median of the values in the densest window of this width; of equally dense windows, the lowest.
+ * After Robertson and Cryer 1974, An Iterative Procedure for Estimating the Mode, JASA 69. */
 double median_centre(const double *sorted, uint32_t n, double width);
 
 struct median_weighted {

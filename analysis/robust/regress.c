@@ -11,7 +11,8 @@
 #define VARIES		1e-12 /* x varies if more than this part of its squares is left */
 #define DAMPING		1e-9 /* damping, as a part of a term: keeps two equal terms from diverging */
 #define RELATIVE_ROUNDS 16
-#define RELATIVE_EXACT	1e-4 /* nearer points weigh no more: a part of y */
+/* points nearer to the line than this part of y get no larger weight */
+#define RELATIVE_EXACT 1e-4
 
 void regress_add_weighted(struct regress_sums *s, double x, double y, double weight)
 {
@@ -56,7 +57,7 @@ bool regress_line_nonnegative(const struct regress_sums *s, double *a, double *s
 		*slope = steep;
 		return true;
 	}
-	/* one of the two is 0: the one whose line leaves the larger squares */
+	/* a or slope is 0: the choice that leaves the smaller sum of squares */
 	if (s->xx > 0 && s->xy * s->xy * s->n * (1 + VARIES) >= s->y * s->y * s->xx) {
 		*a = 0;
 		*slope = s->xy / s->xx;

@@ -27,7 +27,8 @@ struct slot {
 	uint32_t count;
 	uint64_t seen_ns, steps;
 	int64_t step;
-	/* added to a time of the node's clock: this machine's clock, the node's CLOCK_REALTIME */
+	/* Offsets that turn a time of the node's clock into one of this machine's clock and of the
+	 * node's CLOCK_REALTIME. */
 	int64_t here_ns, unix_ns;
 	bool ended;	   /* its process has ended */
 	uint64_t kernels;  /* kernels that have ended */
@@ -44,7 +45,7 @@ struct hang {
 	bool open, changed, ended;
 	uint64_t reported_ns;
 	int64_t since_ns; /* while open */
-	/* added to this machine's clock: the job's realtime; while open */
+	/* offset that turns this machine's clock into the job's real time; valid while open */
 	int64_t unix_ns;
 	struct finding_report now; /* while open */
 };
@@ -108,7 +109,7 @@ static struct beat_comm host_comm(const struct beat_rank *b, const struct beat_u
 				  .call_ns = in ? u->launch_ns : 0};
 }
 
-/* Its communicators without that of the CPU, which is the last one. */
+/* The number of the rank's communicators without the one of the CPU, which is stored last. */
 static uint32_t recorded(const struct slot *s)
 {
 	return s->count - (s->count > 0);
@@ -292,7 +293,7 @@ static struct call call_of(const struct beat_comm *k)
 	    .number = k->entered, .bytes = k->bytes, .func = k->func, .seq = k->seq};
 }
 
-/* Two calls with the same number must be equal. These are not. */
+/* Whether two calls with the same number differ. They must be equal. */
 static bool differs(const struct call *a, const struct call *b)
 {
 	/* The root of a gather or broadcast may have another size. */
@@ -340,7 +341,7 @@ static enum finding_cause cause_of(const struct verdict *v)
 	return CAUSE_HANG_TRANSFER;
 }
 
-/* Its GPU has nothing to do, so its host is the cause. */
+/* Whether the rank's GPU has nothing to do, so that its host is the cause. */
 static bool is_absent(const struct slot *s, uint8_t state)
 {
 	return !state && (!s->unfinished.kind || s->unfinished.kind == BEAT_UNFINISHED_HELD);
@@ -397,8 +398,8 @@ static bool examine(const struct hang *h, const struct member *v, uint32_t n, co
 	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
-/* A mismatch explains most, then a kernel that does not end, then a missing rank that waits nowhere
- * else. */
+/* How much a verdict explains: a mismatch explains most, then a kernel that does not end, then a
+ * missing rank that waits nowhere else. */
 static uint32_t weight_of(const struct verdict *v)
 {
 	return (v->odd > 0) * 8u + (v->cause == CAUSE_HANG_KERNEL) * 4u + (v->rooted > 0) * 2u +

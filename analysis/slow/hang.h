@@ -11,20 +11,21 @@
  *
  * Collectives on the CPU (gloo, MPI) have no records. The node reports what the launch thread of a
  * rank without GPU work is blocked in, if the ledger of its open interval shows that. All ranks of
- * the job then count as one more communicator: ranks that wait in such a collective have entered it,
- * the others have not. A rank that has not entered is missing only if it is known why (held by
- * something, dead, waiting on its GPU). Otherwise it may have no requests, or may be at work, and no
- * hang is reported.
+ * the job then count as one more communicator: ranks that wait in such a collective have entered
+ * it, the others have not. A rank that has not entered is missing only if the reason is known
+ * (something holds it, it is dead, or it waits for its GPU). Otherwise it may have no requests, or
+ * may be at work, and no hang is reported.
  *
- * A rank whose GPU does not finish a kernel of its own, though everything before it is over, is the
- * cause whether it has entered or not (hang-kernel); it is reported even if nobody waits in a
- * collective. If several communicators hang, the one whose missing ranks wait nowhere else is
- * reported. If all of them wait somewhere, the ranks entered collectives in different orders
- * (hang-mismatch). Each side counts point-to-point calls for itself, so those are not compared.
+ * If a rank's GPU does not finish one of its own kernels, though everything before that kernel is
+ * over, the rank is the cause, whether it has entered or not (hang-kernel). It is reported even if
+ * nobody waits in a collective. If several communicators hang, the one whose missing ranks wait
+ * nowhere else is reported. If all of them wait somewhere, the ranks entered collectives in
+ * different orders (hang-mismatch). Point-to-point calls are not compared, because each side
+ * numbers its own.
  *
  * Owns its state, bounded by the ranks that were pushed times BEAT_COMMS_MAX. Pure but for memory.
- * Threads: one caller. Trust: numbers may be anything; a communicator is kept only while a rank's
- * last beat names it. */
+ * Threads: one caller. Trust: numbers may be anything. A communicator is kept only while the last
+ * beat of some rank names it. */
 #pragma once
 
 #include "model/finding.h"
@@ -33,8 +34,9 @@
 struct hang;
 
 struct hang_stats {
-	uint64_t comms, bad; /* stored now, over all ranks; refused because of impossible numbers */
-	uint64_t findings;   /* opened */
+	/* comms: stored now, over all ranks; bad: refused because of impossible numbers */
+	uint64_t comms, bad;
+	uint64_t findings; /* opened */
 };
 
 /* 0, -ENOMEM. */
@@ -52,10 +54,10 @@ void hang_end(struct hang *h, uint32_t slot);
  * silent. A waiting rank must still send beats; otherwise the job may simply have ended. */
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns);
 bool hang_next(struct hang *h, struct finding_report *out);
-/* Whether a hang is under way. The caller then requests windows of all ranks. */
+/* Whether a hang is open. The caller then requests windows of all ranks. */
 bool hang_is_open(const struct hang *h);
-/* What is known of that hang; NULL: none is under way. */
+/* What is known about the open hang; NULL: none is open. */
 const struct finding *hang_finding(const struct hang *h);
-/* When it began, on this machine's clock; 0: none is under way. */
+/* When the open hang began, on this machine's clock; 0: none is open. */
 uint64_t hang_since_ns(const struct hang *h);
 void hang_stats(const struct hang *h, struct hang_stats *out);

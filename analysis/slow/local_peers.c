@@ -35,7 +35,9 @@ struct member {
 	bool known;
 	uint64_t key;
 	struct peer_step ring[RING];
-	uint64_t head, count; /* next to match; pushed so far. The ring holds those between. */
+	/* head: the next step to match; count: steps pushed so far. The ring holds the steps in
+	 * between. */
+	uint64_t head, count;
 };
 
 struct group {
@@ -48,7 +50,7 @@ struct group {
 	double value[LIMIT_NODE_PROCESSES][ROW_STEPS_MAX];
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
-	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
+	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* counts over the first rounds */
 	/* Skew of the members' work (analysis/slow/skew.h) per row, without flagged stretches. */
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
@@ -129,8 +131,8 @@ static void compute_skew(struct group *g, uint64_t row)
 	double v[LIMIT_NODE_PROCESSES], scratch[LIMIT_NODE_PROCESSES];
 	bool away = false;
 
-	/* If the ranks differ by nature, the others' self times contain their waiting for the slow
-	 * one. */
+	/* If the ranks differ by nature, the self times of the others include their waiting for the
+	 * slow one. */
 	for (uint32_t i = 0; i < g->n; i++)
 		away |= g->uneven && is_high(g, i, row);
 	for (uint32_t i = 0; i < g->n; i++)
@@ -297,8 +299,8 @@ static bool alike(const struct peer_step *a, const double *middle)
 	return true;
 }
 
-/* Members whose work differs by nature are compared with themselves: whether the step is like the
- * member's own usual work. */
+/* Whether the step has the member's own usual work. Members whose work differs by nature are
+ * compared only with themselves. */
 static bool alike_own(struct group *g, uint32_t i, const struct peer_step *s)
 {
 	double share =
@@ -330,7 +332,7 @@ static void judge_row(struct local_peers *l, struct group *g)
 	uint32_t most = 0;
 
 	for (uint32_t i = 0; i < g->n; i++) {
-		/* needs half of the steps */
+		/* a row's value needs at least half of the row's steps */
 		self[i] = 2 * g->values[i] >= g->steps && g->values[i]
 			      ? median_of(g->value[i], g->values[i])
 			      : NAN;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * local_peers.h - find slow ranks among those of one job and role on this node, immediately and
- * without the aggregator. All ranks share one clock. Steps of synchronous ranks are matched by
- * their ends, which lie within half a step of each other. Only steps of similar work are
- * compared (launches and work vector within 2%), because uneven batches are not a fault. Each value
- * is the median of 2^n steps, so that analysis/slow/peers judges at most 25 rows a second. Owns:
- * its memory.  Threads: one caller. Pure but for that: time comes with the steps. */
+ * local_peers.h - find slow ranks among this node's ranks of one job and role, at once and without
+ * the aggregator. All ranks share one clock. Steps of synchronous ranks are matched by their ends,
+ * which lie within half a step of each other. Only steps of similar work are compared (launches and
+ * work vector within 2%), because uneven batches are not a fault. Each value is the median of 2^n
+ * steps, so that analysis/slow/peers judges at most 25 rows a second. Owns: its memory. Threads:
+ * one caller. No clock: time comes with the steps. */
 #pragma once
 
 #include "analysis/slow/peers.h"
@@ -29,7 +29,7 @@ struct local_peers; /* opaque */
 /* mode: PEERS_SYSOM is the paper's rule, over 100 steps, and ignores work. 0, -ENOMEM. */
 int local_peers_open(struct local_peers **out, enum peers_mode mode);
 void local_peers_close(struct local_peers *l); /* NULL is a no-op */
-/* The next step of the rank in that slot (below LIMIT_NODE_PROCESSES). Ranks with the same key are
+/* slot: the rank's, below LIMIT_NODE_PROCESSES; s: its next step. Ranks with the same key are
  * peers. used: the step's figures are valid for judging the rank. */
 void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const struct step *s,
 		      bool used);

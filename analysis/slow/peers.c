@@ -41,7 +41,7 @@ static uint32_t depth_of(const struct peers_config *c)
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
-	/* plus room for the past with which a window is compared */
+	/* includes room for the past that a window is compared with */
 	return longest < 50		     ? 4 * longest
 	       : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST
 					     : longest + 100;
@@ -197,8 +197,8 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.last_step = p->step[peers_at(p, m->last)];
 }
 
-/* One bad step is followed by a few slower ones that fade out. So a short stretch is flagged only
- * if it is level, and far beyond the noise. */
+/* After one bad step, a few more steps are slower, each less than the one before. So a short
+ * stretch is flagged only if it is level, and far beyond the noise. */
 static bool is_clear(struct peers *p, struct peers_series *s, uint32_t member, double base,
 		     uint64_t first, double threshold)
 {
@@ -270,8 +270,8 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.ended = true;
 	m->open = false;
 	m->since = m->last + 1;
-	/* While this member was slow, the others' self times contained waiting, so that time is not a
-	 * past for them. */
+	/* While this member was slow, the self times of the others included waiting. So that time
+	 * does not count as their past. */
 	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
 		if (s->member[i].since < m->since)
 			s->member[i].since = m->since;

@@ -8,15 +8,15 @@
  * - At each of several window lengths the largest gap splits the members into a lower and an upper
  *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
  *   noise and the lower group's own spread. Most of the window must agree. The threshold is
- *   corrected for the number of windows, tests and members. So one rule covers one slow member,
- *   several, and most. If most are slow and the role's past is known, the role's own level must
- *   have risen too.
+ *   corrected for the number of windows, tests and members. So the same rule finds one slow
+ *   member, several, or most. If most are slow and the role's past is known, the role's own level
+ *   must have risen too.
  * - The same test runs on each member's change against its own past.
  * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
  *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%
  *   at the longest (0.3 ms of 100 ms must be found).
- * - With two members, each one's past decides which of them changed. Without a past, the slower
- *   one is reported from a difference of 10% on.
+ * - With two members, each member's past decides which of the two changed. Without a past, the
+ *   slower one is reported if they differ by 10% or more.
  *
  * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the members' averages over W
  * steps (W = 100, k = 2).
@@ -50,14 +50,14 @@ struct peers_config {
 	double least[PEERS_MEASURES]; /* smallest excess reported, share of a step; default 0 */
 	double k;		      /* sysom mode */
 	uint32_t w;
-	/* Pushes to store; 0: the longest window and its past. Fewer are enough if a push stands
-	 * for several steps; windows that do not fit are left out. */
+	/* Pushes to store; 0: enough for the longest window and its past. A caller whose pushes
+	 * stand for several steps needs fewer. Windows that do not fit are left out. */
 	uint32_t pushes;
 	/* The members do different work: report only changes against a member's own past, measured
 	 * from its usual value (the median of its first 8). */
 	bool changes_only;
-	/* Self time of every member without a fault, if the caller measured it and passes self
-	 * times relative to it; 0: not known. Only members above it are reported. */
+	/* The self time that every member has without a fault, if the caller measured it and passes
+	 * self times relative to it. Only members above it are reported. 0: not known. */
 	double usual_ns;
 };
 void peers_config_default(struct peers_config *c);
@@ -67,9 +67,10 @@ void peers_config_default(struct peers_config *c);
 struct peers_flag {
 	uint32_t member;
 	enum peers_measure measure;
-	uint32_t window;		/* steps of the first window in which it was significant */
-	uint64_t first_step, last_step; /* where the excess begins; the latest step that shows it */
-	uint64_t sure_step;		/* the step at which it became significant */
+	uint32_t window; /* steps of the first window in which it was significant */
+	/* first_step: where the excess begins; last_step: the latest step that shows it */
+	uint64_t first_step, last_step;
+	uint64_t sure_step; /* the step at which it became significant */
 	double excess; /* median residual over the stretch, relative to the peers' median step */
 	double excess_ns;
 	double score; /* median residual over its threshold: > 1 */
@@ -80,7 +81,7 @@ struct peers; /* opaque */
 size_t peers_memory_bytes(const struct peers_config *c, uint32_t members);
 /* memory: 16-byte aligned. members: 2 to PEERS_MEMBERS_MAX. */
 struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t members);
-/* One step, in order, with a value of each member and measure; NAN: not known. late_ns may be NULL.
+/* The next step, with one value per member and measure; NAN: not known. late_ns may be NULL.
  * step_ns: the typical latency of the step, for floors and rates. weight: the number of steps that
  * the values are medians of. */
 void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
@@ -88,8 +89,8 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 /* The next flag that the last push raised or ended; false: none. The oldest flags that the caller
  * does not fetch are dropped. */
 bool peers_next(struct peers *p, struct peers_flag *out);
-/* The caller will push the same rows again, to judge them with the noise and step time that were
- * learned from them. Drops the rows and their flags. */
+/* Call before pushing the same rows a second time: they are then judged with the noise and the step
+ * time that the first pass learned. Drops the rows and their flags. */
 void peers_again(struct peers *p);
 /* The input ends: open flags are reported once more, as ended. */
 void peers_finish(struct peers *p);

@@ -10,7 +10,7 @@
 #define SMALL	16u /* members; smaller groups use overlapping blocks */
 #define OVERLAP 4u
 
-/* Pushes between two differences. Small groups have few blocks, so theirs overlap. */
+/* Pushes between two differences. Small groups have few blocks, so their blocks overlap. */
 static uint32_t every(const struct peers *p, uint32_t scale)
 {
 	uint32_t length = 1u << scale;

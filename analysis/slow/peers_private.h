@@ -12,7 +12,7 @@
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES	  64u
 
-/* Residuals of single steps above their member's location, and the number of steps. */
+/* Histogram of how far single steps lie above their member's location, and the number of steps. */
 struct peers_single {
 	uint32_t step[BLOCK_NOISE_BINS];
 	uint64_t steps;
@@ -61,14 +61,14 @@ struct peers {
 	/* pushes before peers_again; 0: peers_again was not called */
 	uint64_t learned;
 	double quantile_step_ns;	 /* the step time that quantile[] was computed for */
-	double quantile[PEERS_WINDOWS];	 /* Gaussian, one-sided */
+	double quantile[PEERS_WINDOWS];	 /* by window: Gaussian, one-sided */
 	double evidence[PEERS_WINDOWS];	 /* -log of the chance that the quantile stands for */
 	double student[PEERS_QUANTILES]; /* by degrees of freedom; 0: not computed yet */
 	struct peers_series series[PEERS_MEASURES];
 	uint64_t *step;	 /* [depth] */
 	float *level_ns; /* [depth]: median self time of the members */
 	float *weight;	 /* [depth] */
-	float *own;	 /* [depth][2]: log self times of a pair */
+	float *own;	 /* [depth][2]: with two members: the logarithms of their self times */
 	double weight_mean;
 	double step_ns;
 	bool paced; /* step_ns is known */
@@ -85,8 +85,9 @@ static inline uint32_t peers_at(const struct peers *p, uint64_t push)
 
 /* peers_noise.c */
 void peers_noise_push(struct peers *p, struct peers_series *s);
-/* Standard deviation of a member's mean over length pushes; with heavy tails, that of a Gaussian
- * that reaches as far. *widened: the same, enlarged where few values are known. 0: not known yet. */
+/* Standard deviation of a member's mean over length pushes. With heavy tails, it is the one of a
+ * Gaussian that reaches as far. *widened: the same, enlarged if few values are known. 0: not known
+ * yet. */
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
 /* A step of a member without an open flag: its distance above the member's location. */
@@ -107,7 +108,8 @@ void peers_queue_flag(struct peers *p, const struct peers_flag *f);
 /* base: the member's residual without the fault; threshold: the excess that was needed. */
 void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
 		double base, double threshold);
-/* Median residual above base and the others over [begin, end) pushes; NAN: none known. */
+/* The member's median residual over [begin, end) pushes, less base and the others' residual; NAN:
+ * no value is known. */
 double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
 		    uint64_t begin, uint64_t end);
 /* Call after a flag was raised or ended. */

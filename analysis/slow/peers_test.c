@@ -150,8 +150,9 @@ static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 	t->threshold = threshold;
 }
 
-/* The window's mean. If most of it is clipped, the quartile nearer to zero instead: far out, the
- * distance matters again, but a single bad step and those that follow it must not decide. */
+/* The window's mean of clipped residuals. If most of it is clipped, the mean hides how far out the
+ * member is, so this takes the quartile nearer to zero: a single bad step and the few after it do
+ * not move that. */
 static double typical(struct peers *p, const struct peers_series *s, uint32_t member,
 		      uint64_t begin, uint64_t end)
 {
@@ -216,7 +217,8 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 	}
 	if (agree < thresholds.part.most * blocks)
 		return false;
-	/* An excess that fades out was one bad step and the few after it. */
+	/* The excess must last to the end of the window. One that fades out was one bad step and
+	 * the few after it. */
 	begin = end - (length < 10 ? 2 : length / 5);
 	if (length < 10 &&
 	    !(peers_excess(p, s, member, base, end - 1, end) > thresholds.part.half * excess))
@@ -237,7 +239,7 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 	return high * -log(peers_noise_share(&s->single, excess / 2, high)) < p->evidence[w];
 }
 
-/* The residual of a member with other work when there is no fault. */
+/* Without a fault: the residual of a member whose work differs. */
 static double usual_distance(const struct peers *p, enum peers_measure q, uint32_t member)
 {
 	const struct peers_series *s = &p->series[q];
@@ -264,7 +266,8 @@ static double self_rise(struct peers *p, uint32_t member, uint64_t begin)
 	return median_known(p->scratch, n, p->scratch) / p->c.usual_ns - 1;
 }
 
-/* Its highest habit before the window. The present one already contains the tested steps. */
+/* The member's highest habit before the window. Its present one already includes the tested
+ * steps. */
 static double highest_habit(const struct peers *p, const struct peers_series *s, uint32_t member,
 			    uint32_t length)
 {
@@ -320,8 +323,8 @@ static uint32_t before_of(const struct peers *p, uint32_t length)
 	return before < PAST_TIMES * length ? (uint32_t)before : PAST_TIMES * length;
 }
 
-/* Whether the median self time rose together with the split, or there is no past. Only then the
- * upper group may be the slow one although it is larger. */
+/* Whether the median self time rose together with the split, or there is no past. Only then may the
+ * upper group be the slow one although it is larger. */
 static bool level_rose(struct peers *p, uint32_t length, double gap)
 {
 	uint64_t end = p->pushes + 1;
@@ -362,7 +365,7 @@ static void flag_upper_group(struct peers *p, enum peers_measure q, const struct
 	/* If it did not rise, the others became faster. */
 	if (most && !level_rose(p, length, t->value[p->order[t->lower]] - t->center))
 		return;
-	/* Count the whole upper group as open while the reference is computed. */
+	/* The whole upper group counts as open while the reference is computed. */
 	for (uint32_t i = t->lower; i < n && most; i++)
 		if (!s->member[p->order[i]].open) {
 			s->member[p->order[i]].open = true;
@@ -443,9 +446,9 @@ static void test_window(struct peers *p, enum peers_measure q, uint32_t w, uint3
 		flag_upper_group(p, q, &t, n, w, length, past);
 }
 
-/* How far a member of a pair moved from its own past. Of two members only their own past says which
- * one changed. Without a past, the slower one is flagged if it exceeds what two healthy ranks
- * differ by. */
+/* How far a member of a pair moved from its own past. With two members, only their pasts show which
+ * one changed. Without a past, the slower one is flagged if the difference is larger than between
+ * two healthy ranks. */
 static double self_change(struct peers *p, uint32_t member, uint32_t length, uint32_t past)
 {
 	uint64_t end = p->pushes + 1;

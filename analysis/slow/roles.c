@@ -13,9 +13,9 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Readable names are cut at their <...>. Mangled names have template arguments in I...E, and to
- * find their end would need a parser. So everything after the first argument's begin is dropped,
- * and all digits, because tile sizes and the lengths of type names are digits. */
+/* Demangled names are cut at their <...>. Mangled names have template arguments in I...E, whose end
+ * only a parser finds. So everything from the first argument on is dropped. All digits are dropped
+ * too, because tile sizes and the lengths of type names are digits. */
 uint64_t roles_key(const char *name)
 {
 	uint64_t h = HASH_SEED;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * skew.h - uneven work: it differs from step to step and from rank to rank of one role (sequence
- * lengths, load of experts). The heaviest rank changes from step to step, so this is a finding about
- * the role and blames nobody. Replay uses all steps of a recording, the aggregator the latest
- * rows. Pure. Threads: any. */
+ * lengths, load of experts). The heaviest rank changes from step to step, so this is a finding
+ * about the role and blames nobody. Replay takes all steps of a recording, the aggregator takes the
+ * latest rows. Pure. Threads: any. */
 #pragma once
 
 #include "model/finding.h"
 
 struct skew_step {
 	/* Extra time of the member with most work, relative to the median member, but no more than
-	 * its extra work; 0: that member is not slower. */
+	 * its extra work. 0: that member is not slower. */
 	double loss;
 	uint32_t heaviest; /* index */
-	uint32_t members;  /* with a known time; below 2 the step is left out */
+	uint32_t members;  /* with a known time; a step with fewer than 2 is left out */
 };
 /* v: self times of a role's n members; NAN, 0 and below: not known. work: the work of each, in any
  * unit; NULL: use the times instead. scratch: [n]. */
@@ -28,9 +28,9 @@ struct skew {
 /* times: [n], scratch; loss: [count], scratch. */
 struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
 		    double *loss);
-/* Whether the heaviest member changes and costs enough: 10% of the median member (of two members:
- * half their difference). With four or more members, the heaviest must not always be one of the
- * same two, which could both be slow. */
+/* Whether the heaviest member changes and costs enough: 10% of the median member's time (with two
+ * members: half their difference). With four or more members, the heaviest must not always be one
+ * of the same two, because those two could both be slow. */
 bool skew_is_uneven(const struct skew *k);
 /* Whether the skew is large enough to hide this excess of a member. */
 bool skew_covers(const struct skew *k, double excess);

@@ -12,8 +12,8 @@
 #include "analysis/robust/median.h"
 #include "model/thresholds.h"
 
-/* Samples needed if no rank's self time rose: the network is slow, or a slow rank is not found yet.
- * A new run also needs so many to warm up (compilation, caches). */
+/* Samples needed if no rank's self time rose: then the network is slow, or a slow rank is not found
+ * yet. A new run needs as many to warm up (compilation, caches). */
 #define SURE_ALONE (2 * thresholds.count.few)
 
 struct kept {

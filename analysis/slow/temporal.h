@@ -3,13 +3,14 @@
  * the job and with earlier minutes of this run.
  *
  * One sample per TEMPORAL_PERIOD_NS: medians over the role's ranks. The role is slower when the
- * latest three samples all exceed the reference by more than max(5%, noise), or max(3%, noise)
- * against three earlier runs or more. The noise is four robust standard deviations between samples
- * of the reference, or twice the spread between earlier runs if that is larger. The ranks' self
- * times must have risen too; otherwise six samples are needed, without a suspect. Samples of a role
- * that is slower, has a suspect, or whose steps were flagged are not a reference. Against the run's
- * own past the roofline's expectation has to agree: steps that have more work are expected to take
- * longer. The change begins with the first sample of the unbroken stretch above half the threshold.
+ * latest three samples all exceed the reference by more than max(5%, noise); against three or more
+ * earlier runs, max(3%, noise). The noise is four robust standard deviations between samples of the
+ * reference, or twice the spread between earlier runs if that is larger. The ranks' self times must
+ * have risen too; otherwise six samples are needed, without a suspect. A sample is not a reference
+ * if the role was slower, had a suspect or had flagged steps. Against the run's own past, the
+ * roofline must agree that the steps are slow: it expects steps with more work to take longer. The
+ * change begins with the first sample of the unbroken stretch above half the threshold that led to
+ * it.
  *
  * Pure; time is an argument. Threads: one caller. */
 #pragma once
@@ -27,7 +28,7 @@ struct temporal;
 
 struct temporal_sample {
 	uint64_t unix_ns;
-	/* medians over ranks; self_low: of the fastest tenth */
+	/* medians over ranks; self_low_ns: the fastest tenth's self time */
 	double latency_ns, self_ns, self_low_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns,
 	    idle_ns;
 	double ratio;	/* latency over the expected latency; 0: not known */
@@ -37,10 +38,11 @@ struct temporal_sample {
 	uint32_t ranks;
 };
 
-struct temporal_base {			    /* what earlier runs had */
-	double latency_ns, self_ns, mad_ns; /* of the newest healthy run; MAD between its samples */
-	double spread;			    /* between runs, relative; 0: only one is known */
-	uint32_t runs;			    /* 0: none */
+struct temporal_base { /* what earlier runs had */
+	/* of the newest healthy run; mad_ns: MAD between its samples */
+	double latency_ns, self_ns, mad_ns;
+	double spread; /* between runs, relative; 0: only one is known */
+	uint32_t runs; /* 0: none */
 };
 
 struct temporal_change {
@@ -63,6 +65,6 @@ void temporal_push(struct temporal *t, const struct temporal_sample *s);
 /* The change that is open, or that the last push ended; false: neither. */
 bool temporal_state(const struct temporal *t, struct temporal_change *out);
 uint64_t temporal_healthy_steps(const struct temporal *t);
-/* Fills the figures of a sketch: medians of this run's healthy samples; latency_mad_ns between
- * them. */
+/* Fills the figures of a sketch: medians of this run's healthy samples. latency_mad_ns is the MAD
+ * between them. */
 void temporal_summary(const struct temporal *t, struct sketch *out);

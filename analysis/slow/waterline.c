@@ -113,7 +113,7 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 	struct share *shares;
 	uint32_t n = 0;
 
-	/* by hash, because a role's ranks may themselves be every n-th of the job's */
+	/* selects ranks by hash, because a role may itself consist of every n-th rank of the job */
 	if (hash_mix(slot) % stride || !s->function_count)
 		return;
 	/* The table of names is full: drop everything and start again. */

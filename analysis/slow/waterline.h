@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * waterline.h - each function's normal CPU share among the ranks of one role, over the sketches of
  * a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at mean + k
- * sigma). Beside the paper's line there is a robust one, of the median and 1.4826 MAD, which one
- * hot rank does not move. A function that a sketch does not name has the share 0.
+ * sigma). Beside the paper's line there is a robust one, from the median and 1.4826 MAD. One hot
+ * rank does not move it. A function that a sketch does not name has the share 0 there.
  *
- * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles, the sketches
- * of every n-th rank are kept. Pure but for memory. Threads: one caller. Trust: the codec ensures
- * shares of 0 to 1; names are untrusted. */
+ * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES. If a role is too large, only
+ * the sketches of every n-th rank are kept. Pure but for memory. Threads: one caller. Trust: the
+ * codec ensures shares of 0 to 1; names are untrusted. */
 #pragma once
 
 #include "model/window.h"
@@ -15,7 +15,7 @@ struct waterline;
 
 struct waterline_row {
 	const char *name;	 /* owned by the waterline, valid until the next push */
-	uint32_t kind, sketches; /* sketches: those in the window that name it */
+	uint32_t kind, sketches; /* sketches: number of sketches in the window that name it */
 	double mean, sigma;	 /* of the total share, 0 to 1 */
 	double median, spread;	 /* the same, robust; spread is 1.4826 MAD */
 	double self_median;
@@ -28,8 +28,8 @@ void waterline_close(struct waterline *w);			/* NULL is a no-op */
 /* slot: the rank; ranks: size of the role, which decides whose sketches are stored. */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
-/* Rows by mean, largest first, without the sketches of the slots in except; the caller frees *rows.
- * Returns the number of sketches in the window, or -ENOMEM. */
+/* Rows by mean, largest first, leaving out the sketches of the slots in except. The caller frees
+ * *rows. Returns the number of sketches in the window, or -ENOMEM. */
 int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 		   uint32_t except_count, struct waterline_row **rows, uint32_t *count);
 /* The line is this many spreads above the middle. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of consecutive slow steps. It founds a kind if it ends a chain of stretches
- * at equal distances, down to the first judged step, that chance hardly makes. On a busy machine any
- * step may be slow by chance; how often, the stretches seen so far say. A fault's steps are at equal
- * distances, too, but began later. They are a late chain, and at some of their distances also a chain
- * down to the first judged step. Chance makes the late one less likely, so it decides. Two stretches
- * prove little: they found a kind only if each one like them recurs, and a stretch does so once. Thus a
- * transient hides at most the first step of a fault. The third stretch must prove the kind, or it is
- * dropped. A stretch that grew longer than its kind keeps the kind alive but does not change its usual
- * length. The part that is too much counts as a stretch of its own, perhaps of another kind. */
+ * A slow stretch is a run of consecutive slow steps. It founds a kind if it is the latest of a
+ * chain of stretches: they lie at equal distances back to the first judged step, and chance hardly
+ * makes such a chain. On a busy machine any step may be slow by chance. The stretches seen so far
+ * show how often. The slow steps of a fault may lie at equal distances too, but they began later:
+ * they form a late chain. At some multiple of their distance they also form a chain back to the
+ * first judged step. Chance is less likely to make the late chain, so the late chain decides. Two
+ * stretches prove little. They found a kind only if every stretch like them recurs, and each
+ * stretch may found a kind in this way once. So a transient hides at most the first step of a
+ * fault. The third stretch must prove the kind; otherwise the kind is dropped. A stretch that grew
+ * longer than its kind keeps the kind alive, but does not change its usual length. The excess
+ * counts as a stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>
@@ -23,15 +25,16 @@
 
 struct event {
 	uint64_t first, last; /* step numbers */
-	uint64_t key;	      /* of its first step, and how long such a step takes */
+	uint64_t key; /* key: of its first step; expected_ns: how long such a step usually takes */
 	double expected_ns;
-	uint32_t part; /* the longest one of part_ns */
-	/* beyond the expected latency: of its first step, also by account; of all its steps */
+	uint32_t part; /* index of the largest part_ns */
+	/* Time beyond the expected latency. first_ns: of its first step; part_ns: of its first step
+	 * by account; extra_ns: of all its steps. */
 	double first_ns, part_ns[BY_COUNT], extra_ns;
-	uint64_t kind;	/* the place that it was charged to; 0: none */
-	bool explained; /* that place is a known kind: set by find_kind */
-	bool learned;	/* not judged: take_learned */
-	bool over;	/* what was too much for a known kind */
+	uint64_t kind;	/* id of the kind by place that it was charged to; 0: none */
+	bool explained; /* that kind is known, and explains the stretch; set by find_kind */
+	bool learned;	/* its steps were not judged; set by take_learned */
+	bool over;	/* the excess of a stretch over its known kind */
 };
 
 struct place {
@@ -41,18 +44,19 @@ struct place {
 	/* by: the account that is compared; part: the longest one; missed: consecutive missing
 	 * occurrences */
 	uint32_t by, part, missed;
-	uint64_t period, most, first, last; /* most: by how much it may miss its place */
+	/* most: by how many steps an occurrence may miss its place */
+	uint64_t period, most, first, last;
 	uint64_t count, steps;
-	/* first_ns: what the first step of the latest occurrence added to its part */
+	/* first_ns: what the first step of the latest occurrence added to the account `by` */
 	double total_ns, first_ns, extra[KINDS_EXTRAS];
 	uint32_t extras; /* pushed so far */
 };
 
 struct work {
-	uint64_t key, first, begin, last; /* begin: of the latest run */
+	uint64_t key, first, begin, last; /* begin: first step of the latest run */
 	uint64_t runs, steps, gap, gap_before;
 	double total_ns, launches, collectives;
-	double compute_ns[KINDS_NEAR], copy_ns[KINDS_NEAR]; /* of its latest usual steps */
+	double compute_ns[KINDS_NEAR], copy_ns[KINDS_NEAR]; /* rings: of the latest usual steps */
 	uint64_t nears;					    /* pushed so far */
 };
 
@@ -63,7 +67,7 @@ struct interval {
 /* Steps of the same work. */
 struct run_of_work {
 	struct interval steps;
-	uint64_t key; /* 0: they were not judged */
+	uint64_t key; /* 0: the steps were not judged */
 };
 
 struct learned {
@@ -76,20 +80,23 @@ struct kinds {
 	uint64_t start;	 /* the first step that had an expected latency */
 	uint64_t next;	 /* the step after the latest one */
 	uint64_t judged; /* steps */
-	/* Later steps that were not judged: without an expected latency, or skipped. */
+	/* Steps after `start` that were not judged: they were skipped, or had no expected
+	 * latency. */
 	struct interval unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
-	/* Of these, the latest from which a model has learned. */
+	/* The latest of these steps from which a model has learned. */
 	struct learned learned[KINDS_LEARNED];
-	uint64_t learneds;	      /* pushed so far */
-	struct run_of_work latest[2]; /* of steps of the same work, the latest first */
+	uint64_t learneds; /* pushed so far */
+	/* the two latest runs of steps of the same work, latest first */
+	struct run_of_work latest[2];
 	bool past_unknown, is_open;
-	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
-	 * none */
+	/* open: the open stretch; over: its excess, from the step at which it grew too long;
+	 * first_ns 0: none */
 	struct event open, over;
-	struct event sought; /* one of the two: whose kind is looked for */
+	struct event sought; /* a copy of the one whose kind is searched */
 	double open_self_ns; /* what the steps of the open stretch added to the self time */
-	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
+	/* Kinds of the open stretch, one bit per entry of place[]; more than one if kinds
+	 * coincide. */
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
 	uint32_t events;
@@ -149,7 +156,7 @@ static struct work *work_of(struct kinds *k, uint64_t key)
 	return i < k->works ? &k->work[i] : NULL;
 }
 
-/* pushed: at least 1. */
+/* By how much ns exceeds the median of the latest usual values. pushed: at least 1. */
 static double more_than(const double *usual_ns, uint64_t pushed, uint64_t ns)
 {
 	uint32_t n = pushed < KINDS_NEAR ? (uint32_t)pushed : KINDS_NEAR;
@@ -159,7 +166,8 @@ static double more_than(const double *usual_ns, uint64_t pushed, uint64_t ns)
 	return (double)ns - median_of(v, n);
 }
 
-/* What the step added to each account. Returns the one that is longest beyond its usual time. */
+/* Computes what the step added to each account. Returns the account that is furthest beyond its
+ * usual time. */
 static uint32_t part_of(struct kinds *k, const struct step *s, double expected_ns,
 			double expected_self_ns, double *part_ns)
 {
@@ -181,7 +189,7 @@ static uint32_t part_of(struct kinds *k, const struct step *s, double expected_n
 	return part;
 }
 
-/* An usual step, or one from which its model learns. */
+/* Stores the times of a usual step, or of one from which its model learns. */
 static void push_near(struct kinds *k, const struct step *s)
 {
 	struct work *w = work_of(k, s->key);
@@ -204,22 +212,23 @@ static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 	return (a > b ? a - b : b - a) <= most;
 }
 
-/* Whether the account is a part of the stretch that matters. */
+/* Whether the account has a considerable part of the stretch's extra time. */
 static bool has_part(const struct event *e, uint32_t part)
 {
 	return e->part_ns[part] >= thresholds.part.little * e->first_ns;
 }
 
-/* In this account, whatever else the stretch added. */
+/* Whether the stretch added a time like first_ns to this account, whatever it added to others. */
 static bool is_alike(const struct kinds *k, const struct event *e, uint32_t part, double first_ns)
 {
 	return has_part(e, part) && e->part_ns[part] <= k->config.alike_ratio * first_ns &&
 	       first_ns <= k->config.alike_ratio * e->part_ns[part];
 }
 
-/* What an occurrence usually adds, and the limit beyond which it has grown, by the latest n extras,
- * as logarithms, the latest first. The latest `run` of them count with the new occurrence: the
- * standard error of their mean is smaller. All are judged against those before. */
+/* What an occurrence usually adds. *limit: an occurrence that adds more has grown. extra:
+ * logarithms of the latest n extras, latest first. The latest `run` of them are judged together
+ * with the new occurrence, because the mean of several has a smaller standard error. They are
+ * judged against the extras before them. */
 static double usual_before(const struct kinds *k, const double *extra, uint32_t n, uint32_t run,
 			   double *limit)
 {
@@ -268,7 +277,8 @@ static bool is_proven(const struct place *p)
 	return p->used && p->count >= thresholds.count.few;
 }
 
-/* The place that it was charged to; NULL: none, or that of another kind by now. */
+/* The kind by place that the stretch was charged to; NULL: none, or its entry belongs to another
+ * kind by now. */
 static const struct place *place_of_event(const struct kinds *k, const struct event *e)
 {
 	uint32_t i = 0;
@@ -283,7 +293,8 @@ static bool is_much_longer(const struct kinds *k, const struct event *e, const s
 	return e->part_ns[p->by] > k->config.alike_ratio * p->first_ns;
 }
 
-/* Whether it is of a known kind, and not much longer. Such a stretch founds no other one. */
+/* Whether the stretch is of a proven kind, and not much longer. Such a stretch founds no other
+ * kind. */
 static bool is_explained(const struct kinds *k, const struct event *e)
 {
 	const struct place *p = place_of_event(k, e);
@@ -291,7 +302,7 @@ static bool is_explained(const struct kinds *k, const struct event *e)
 	return p && is_proven(p) && !is_much_longer(k, e, p);
 }
 
-/* Whether it may found a kind with one other stretch. */
+/* Whether the stretch may found a kind together with only one other stretch. */
 static bool is_single(const struct kinds *k, const struct event *e)
 {
 	const struct place *p = place_of_event(k, e);
@@ -309,7 +320,7 @@ static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
 		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
 }
 
-/* The interval of unjudged steps near that step; NULL: it was judged. */
+/* The interval of unjudged steps at or near the step; NULL: none. */
 static const struct interval *unseen_at(const struct kinds *k, uint64_t step, uint64_t most)
 {
 	for (uint32_t i = 0; i < KINDS_UNSEEN && i < k->unseens; i++)
@@ -318,7 +329,8 @@ static const struct interval *unseen_at(const struct kinds *k, uint64_t step, ui
 	return NULL;
 }
 
-/* Whether that step, from which its model learned, took as long as the first one of the sought stretch. */
+/* Whether the step that a model learned from took as long as the first step of the sought
+ * stretch. */
 static bool took_as_long(const struct kinds *k, const struct learned *l)
 {
 	double more_ns = l->latency_ns - k->sought.expected_ns;
@@ -327,8 +339,8 @@ static bool took_as_long(const struct kinds *k, const struct learned *l)
 	       more_ns <= k->config.alike_ratio * k->sought.first_ns;
 }
 
-/* Whether the steps near that one were like the sought stretch's when its model learned from them, and
- * none was slow like it. */
+/* Whether the model learned from steps near this one, all with the work of the sought stretch, and
+ * none as slow as it. */
 static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 {
 	bool any = false;
@@ -345,7 +357,7 @@ static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 	return any;
 }
 
-/* The first remembered stretch that does not begin before that step; their number: none. */
+/* Index of the first remembered stretch that does not begin before the step; k->events: none. */
 static uint32_t event_from(const struct kinds *k, uint64_t step)
 {
 	uint32_t low = 0, high = k->events;
@@ -361,8 +373,8 @@ static uint32_t event_from(const struct kinds *k, uint64_t step)
 	return low;
 }
 
-/* The longest stretch of no known kind at that step; NULL: none. *of_kind: one of a known kind, as long
- * as the sought one, is exactly there. */
+/* The longest stretch of no known kind at the step; NULL: none. *of_kind: a stretch of a known
+ * kind, as long as the sought one, begins exactly there. */
 static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
 			      bool *of_kind)
 {
@@ -385,8 +397,9 @@ static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uin
 	return best;
 }
 
-/* Whether the place says nothing: its steps were not judged, or it is within a slow stretch that is as
- * long as the sought one. What a step should take is known of those from which a model has learned. */
+/* Whether the place says nothing: its steps were not judged, or it lies within a slow stretch that
+ * is as long as the sought one. Unjudged steps from which a model has learned do say something,
+ * because it is known how long they should take. *out: the steps that say nothing. */
 static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
 {
 	const struct interval *unseen = unseen_at(k, step, most);
@@ -408,14 +421,14 @@ static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struc
 struct chain {
 	uint64_t period, most; /* most: by how much a stretch may miss its place, in steps */
 	uint32_t part, members;
-	bool late; /* a place before them, since the first judged step, is empty */
+	bool late; /* a place between the first judged step and the stretches is empty */
 	uint16_t member[KINDS_EVENTS]; /* indices of event[], the latest first */
-	double usual_ns;  /* what its stretches and the sought one added to the account; median */
-	double by_chance; /* logarithm of how many chains like it chance would make */
+	double usual_ns;  /* median of what its stretches and the sought one added to the account */
+	double by_chance; /* logarithm of the number of such chains that chance makes */
 };
 
-/* Whether the stretch may be a member of a chain: it added at least half of the usual time. Other work on
- * the machine may add any time. */
+/* Whether the stretch may be a member of a chain: it added at least half of the usual time
+ * (alike_ratio). It may have added more, because other work on the machine may add any time. */
 static bool may_be_of(const struct kinds *k, const struct event *e, const struct chain *c)
 {
 	return has_part(e, c->part) && e->part_ns[c->part] * k->config.alike_ratio >= c->usual_ns;
@@ -446,7 +459,7 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 			c.late = true;
 			break;
 		}
-		/* no stretch begins in it: on to its first place at once */
+		/* no stretch begins in these steps, so go at once to the first place in them */
 		if (at > passed.first + near)
 			at -= (at - passed.first - near) / period * period;
 	}
@@ -461,9 +474,10 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 	return c;
 }
 
-/* Chance takes a place as often as stretches that may be members are seen, so m places with this
- * probability to the power of m. Of n judged steps, n / (m (m + 1)) distances have m places, and n / m
- * have at least m: a late chain may begin at any. */
+/* The chance that a place is taken is the frequency p of stretches that may be members, so m places
+ * are taken with the chance p^m. With n judged steps, n / (m (m + 1)) distances have m places, and
+ * n / m distances have at least m. The latter counts for a late chain, which may begin at any
+ * place. */
 static double by_chance(const struct kinds *k, const struct chain *c)
 {
 	double steps = (double)k->judged, members = c->members, all = 0, taken;
@@ -477,8 +491,8 @@ static double by_chance(const struct kinds *k, const struct chain *c)
 	return log(steps / (c->late ? members : members * (members + 1))) + members * log(taken);
 }
 
-/* Whether each stretch that may be a member has one before it at this distance, where a step was
- * judged. */
+/* Whether each stretch that may be a member has another one before it, at this distance. Places
+ * without judged steps count as if they had one. */
 static bool all_recur(struct kinds *k, const struct chain *c)
 {
 	for (uint32_t i = 0; i < k->events; i++) {
@@ -497,8 +511,9 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 	return true;
 }
 
-/* The chains that chance is least likely to make: one that may be a kind, and a late one. Unless fewer
- * than 0.01 chains like it are expected, each stretch that may be a member must recur. */
+/* Updates the chains that chance is least likely to make: *kind, which may be a kind, and *late. If
+ * chance makes more than thresholds.sure.false_per_file such chains, each stretch that may be a
+ * member must recur. */
 static void find_at(struct kinds *k, uint64_t period, uint64_t most, uint32_t part,
 		    struct chain *kind, struct chain *late)
 {
@@ -515,8 +530,8 @@ static void find_at(struct kinds *k, uint64_t period, uint64_t most, uint32_t pa
 		*kind = c;
 }
 
-/* At the distances to earlier stretches, and at those of kinds: the steps at a place may not have been
- * judged. */
+/* Tries the distances to earlier stretches. Tries those of the kinds too, because the steps at the
+ * latest place may not have been judged. */
 static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct chain *late)
 {
 	for (uint32_t i = 0; i < k->events; i++) {
@@ -529,7 +544,7 @@ static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct c
 		if (most)
 			find_at(k, period, most, part, kind, late);
 	}
-	/* those of dropped ones, too */
+	/* includes dropped kinds */
 	for (uint32_t i = 0; i < KINDS_PLACES; i++)
 		if (k->place[i].period)
 			find_at(k, k->place[i].period, k->place[i].most, part, kind, late);
@@ -540,8 +555,9 @@ static void learn_extra(struct place *p, double extra_ns)
 	p->extra[p->extras++ % KINDS_EXTRAS] = extra_ns;
 }
 
-/* A place for a kind: a free one, or that of a kind without proof, or if the new one has proof, that of
- * the cheapest kind. NULL: all are more important, or of the open stretch. */
+/* An entry for a new kind: a free one, or that of an unproven kind. If the new kind is proven,
+ * also that of the cheapest kind. NULL: all entries are more important, or belong to the open
+ * stretch. */
 static struct place *free_place(struct kinds *k, bool proven)
 {
 	struct place *least = NULL;
@@ -560,8 +576,9 @@ static struct place *free_place(struct kinds *k, bool proven)
 	return least;
 }
 
-/* Steps from which the sought stretch's model learned, and that were as long, are slow stretches where they
- * are members of a chain. Elsewhere they say nothing: a job's first steps are long for other reasons. */
+/* The model of the sought stretch may have learned from steps that were as long as it. Where such
+ * steps are members of a chain, they count as slow stretches. Elsewhere they say nothing: the first
+ * steps of a job are long for other reasons. */
 static void take_learned(struct kinds *k)
 {
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
@@ -586,16 +603,16 @@ static void take_learned(struct kinds *k)
 	}
 }
 
-/* NULL: none, or chance is less likely to make the chain of a fault, which began later. All accounts
- * together come first, then each one that matters: of the ranks that write a checkpoint, each waits for
- * the others now and then. */
+/* Founds the kind of a stretch. NULL: no kind, or chance is less likely to make a late chain, as a
+ * fault does. All accounts together come first, then each account that matters, because a rank that
+ * writes a checkpoint sometimes also waits for the others. */
 static struct place *find_kind(struct kinds *k, const struct event *of)
 {
 	struct chain found = {.by_chance = INFINITY}, late = found;
 	struct place *p;
 
 	k->sought = *of;
-	/* places of stretches like a forgotten one would seem empty */
+	/* a forgotten stretch was as long, so its place would seem empty */
 	if (k->past_unknown || k->sought.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
 	take_learned(k);
@@ -643,8 +660,9 @@ static void push_run(struct kinds *k, uint64_t step, uint64_t key)
 	s->steps.last = step;
 }
 
-/* The latest steps of other work, if the kind is due in them; NULL: it is not. The steps of an evaluation
- * have no collective in which a rank could wait for another one's checkpoint. */
+/* The latest run of steps of other work in which the kind is due; NULL: it is due in none. The
+ * steps of an evaluation have no collective in which a rank could wait for another rank's
+ * checkpoint. */
 static const struct interval *due_elsewhere(const struct kinds *k, const struct place *p)
 {
 	uint64_t due = p->last + p->period;
@@ -656,7 +674,7 @@ static const struct interval *due_elsewhere(const struct kinds *k, const struct 
 	return NULL;
 }
 
-/* Whether the step is the first one behind them. */
+/* Whether the step is the first one after such a run. */
 static bool is_behind(const struct kinds *k, const struct place *p, uint64_t step)
 {
 	const struct interval *other = due_elsewhere(k, p);
@@ -664,12 +682,12 @@ static bool is_behind(const struct kinds *k, const struct place *p, uint64_t ste
 	return other && other->last + 1 == step;
 }
 
-/* The kind that is due at this step; NULL: none. The step must add at least half of what the kind adds
- * to its part, so that a small delay is not an occurrence. What the step adds to other parts does not
- * matter: the ranks wait for the one whose checkpoint takes longest. If several kinds are due, those
- * that add a similar time come first, and of these the one with the most occurrences. Two unrelated
- * slow steps may look like a kind, and a kind may look like others of two or three times its
- * distance. */
+/* The kind that is due at this step; NULL: none. The step must add to the kind's account at least
+ * half of what the kind adds (alike_ratio), so that a small delay is not an occurrence. What the
+ * step adds to other accounts does not matter, because the ranks wait for the one whose checkpoint
+ * takes longest. Several kinds may be due: two unrelated slow steps may look like a kind, and a
+ * kind may look like others with two or three times its distance. Kinds that add a similar time
+ * come first; among these, the one with most occurrences. */
 static struct place *due_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	struct place *best = NULL;
@@ -691,9 +709,10 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 	return best;
 }
 
-/* The same; its latest occurrence is then here, or where it was due. Two unrelated stretches may have
- * founded a kind, at the distance of a later fault's steps. So one that is due for the third time is
- * dropped: it must be found again. */
+/* The proven kind that is due at this step; NULL: none. Its latest occurrence is then this step, or
+ * the step at which it was due. Two unrelated stretches may have founded a kind whose distance is
+ * that of a later fault's steps. So an unproven kind that is due again is dropped, and must be
+ * found again. */
 static struct place *proven_at(struct kinds *k, uint64_t step, const double *part_ns)
 {
 	struct place *p;
@@ -705,8 +724,8 @@ static struct place *proven_at(struct kinds *k, uint64_t step, const double *par
 	return p;
 }
 
-/* Handles due occurrences that did not come. One whose steps were not judged does not count as
- * missed. */
+/* Handles due occurrences that did not come. If the steps at the place were not judged, the
+ * occurrence does not count as missed. */
 static void pass_places(struct kinds *k, uint64_t step)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
@@ -716,7 +735,7 @@ static void pass_places(struct kinds *k, uint64_t step)
 		if (!p->used || k->of & 1u << i || step <= p->last + p->period + p->most)
 			continue;
 		other = due_elsewhere(k, p);
-		if (other && step <= other->last + 1) /* it may come behind them */
+		if (other && step <= other->last + 1) /* it may still come after these steps */
 			continue;
 		p->last += p->period;
 		if (other || unseen_at(k, p->last, p->most))
@@ -729,8 +748,9 @@ static void pass_places(struct kinds *k, uint64_t step)
 
 /* ---- slow stretches ---- */
 
-/* Stretches of known kinds are kept too: a kind may turn out to be none. When there is no room, the
- * earliest of them goes, or the shortest of the others. */
+/* Remembers a stretch. Stretches of known kinds are kept too, because a kind may turn out to be
+ * none. When there is no room, the earliest stretch of a known kind goes, or else the shortest of
+ * the others. */
 static void remember(struct kinds *k, const struct event *e)
 {
 	uint32_t out = 0;
@@ -815,8 +835,8 @@ static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 		k->of = 1u << (p - k->place);
 }
 
-/* What the kinds of the open stretch usually add, also to the self time, and from when on it has
- * grown. */
+/* What the kinds of the open stretch usually add to the latency and to the self time, and the
+ * limits beyond which the stretch has grown. */
 struct usual {
 	double ns, limit_ns, self_ns, self_limit_ns;
 };
@@ -839,7 +859,8 @@ static struct usual usual_of_all(const struct kinds *k)
 	return u;
 }
 
-/* The rarest kind of this step of the open stretch; NULL: none takes so many steps. */
+/* The rarest kind of the open stretch that still has this step; NULL: no kind usually has so many
+ * steps. */
 static const struct place *place_of(const struct kinds *k, uint64_t step)
 {
 	double steps = (double)(step - k->open.first) + 0.5;
@@ -872,8 +893,9 @@ static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, str
 	return k->open.extra_ns > u->limit_ns;
 }
 
-/* The excess part of the open stretch begins: what it added to each account beyond its kinds. It may be
- * of another kind, at whose place a known one is, too. Whether the stretch is longer than both. */
+/* Begins the excess of the open stretch: what it added to each account beyond its kinds. The excess
+ * may be of another kind, which coincides with a known kind here. Returns whether the stretch is
+ * longer than both kinds explain. */
 static bool open_over(struct kinds *k, const struct step *s, double expected_ns,
 		      const double *part_ns, struct usual *u)
 {
@@ -913,7 +935,7 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	const struct place *p;
 	struct usual u;
 
-	/* slow steps before a kind's place are no part of the kind */
+	/* slow steps right before a kind's place do not belong to the kind */
 	if (k->is_open && extra_ns <= k->config.alike_ratio * k->open.first_ns &&
 	    (k->of || !due_at(k, step, part_ns))) {
 		before_ns = k->open.extra_ns;
@@ -929,7 +951,8 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 		return v;
 	v.of_kind = true;
 	v.grown = has_grown(k, step, part_ns, &u);
-	if (!v.grown && !k->over.kind) /* a kind that came later explains it */
+	/* a kind that was due later in the stretch explains the excess */
+	if (!v.grown && !k->over.kind)
 		k->over = (struct event){0};
 	if (v.grown && !(k->over.first_ns > 0))
 		v.grown = open_over(k, s, expected_ns, part_ns, &u);
@@ -984,8 +1007,8 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	k->total_ns += (double)s->latency_ns;
 	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
 		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
-	/* A stretch continues over steps that are missing, as after a switch of tracing. Without them its
-	 * rest would be a second stretch, and found a kind with the first. */
+	/* A stretch continues across missing steps (tracing was switched off and on). Otherwise its
+	 * rest would be a second stretch, and could found a kind with the first. */
 	if (k->is_open && k->open.last + 1 != k->next)
 		close_stretch(k);
 	k->next = s->index + 1;

@@ -3,10 +3,10 @@
  * steps, evaluation, garbage collection. Each kind has its own reference from its second occurrence on.
  *
  * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
- * place has the usual work and takes longer in the same account. It recurs at equal distances in
- * steps, without a gap since the first judged step, and more often than other slow steps would by
- * chance. A fault in every tenth step also keeps its distance, but it begins after a stretch without
- * it. Equal distances in seconds make no kind: the job counts steps, but other processes on the node
+ * place has the usual work, but takes longer, each time in the same account. It recurs at equal
+ * distances in steps, without a gap since the first judged step, and more regularly than chance
+ * explains. A fault in every tenth step also recurs at equal distances, but steps without it come
+ * before. Equal distances in seconds make no kind: a job counts steps, other processes on the node
  * do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
@@ -14,28 +14,30 @@
 
 #include "analysis/steps/steps.h"
 
-#define KINDS_PLACES  16u  /* kinds by place */
-#define KINDS_WORKS   16u  /* kinds by work: one per model */
-#define KINDS_EVENTS  256u /* remembered slow stretches; those of kinds go first, then short ones */
+#define KINDS_PLACES 16u /* kinds by place */
+#define KINDS_WORKS  16u /* kinds by work: one per model */
+/* remembered slow stretches; when full, stretches of kinds go first, then short ones */
+#define KINDS_EVENTS  256u
 #define KINDS_UNSEEN  64u  /* remembered stretches of steps that were not judged */
-#define KINDS_LEARNED 128u /* latest steps from which a model learned before it judged */
+#define KINDS_LEARNED 128u /* remembered latest steps from which a model learned before it judged */
 #define KINDS_EXTRAS  16u  /* latest occurrences in a reference */
 #define KINDS_NEAR    16u  /* latest usual steps, to find a slow step's account */
 
 struct kinds_config {
-	/* Up to this factor an occurrence is like the others of its kind. Smaller: a checkpoint on
-	 * busy storage is not a kind. Larger: unrelated slow steps become one. */
+	/* An occurrence is like the others of its kind if it differs by at most this factor.
+	 * Smaller: a checkpoint on busy storage is not a kind. Larger: unrelated slow steps become
+	 * one. */
 	double alike_ratio;
 	/* An occurrence has grown if its extra time is more than the usual one times
-	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of
-	 * the logarithm. So have two or three in a row whose mean logarithm exceeds the usual one by
-	 * tail_mads standard errors of a mean, sigma / sqrt(2) or sigma / sqrt(3); the latest must
-	 * exceed the floor too. Variance of a mean: Feller, An Introduction to Probability Theory
-	 * 1, chapter IX. */
+	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust
+	 * standard deviation of the logarithm. Two or three occurrences in a row have grown
+	 * together if their mean logarithm exceeds the usual one by tail_mads standard errors of a
+	 * mean, sigma / sqrt(2) or sigma / sqrt(3); the latest must exceed the floor too. Variance
+	 * of a mean: Feller, An Introduction to Probability Theory 1, chapter IX. */
 	double tail_mads, floor_ratio, few_ratio;
 	/* By how much an occurrence may miss its place, as a share of the distance, because the
-	 * number of steps found in an evaluation varies. Distances below 32 must be exact, and so
-	 * must those of a kind whose first occurrences were. */
+	 * number of steps found in an evaluation varies. Distances below 32 must be exact. If the
+	 * first occurrences of a kind were exact, the later ones must be too. */
 	double jitter_share;
 	uint32_t miss_max; /* the kind ends after this many consecutive missing occurrences */
 };
@@ -47,28 +49,28 @@ const char *kinds_part_name(unsigned part);
 struct kinds_verdict {
 	bool of_kind;
 	bool grown;	 /* longer than its kind */
-	bool self_grown; /* and so is its self time */
-	bool first;	 /* of no kind, and unlike anything before */
-	/* of_kind: what an occurrence usually adds, minus what its earlier steps added; also to the
-	 * self time */
+	bool self_grown; /* its self time is longer than its kind's, too */
+	bool first;	 /* of no kind, and longer than anything before */
+	/* of_kind: what an occurrence usually adds to the latency, and to the self time, minus what
+	 * its earlier steps have added */
 	double usual_ns, usual_self_ns;
-	/* Its kind, and how often that recurs, in steps; of several kinds, the rarest. 0: it is compared
-	 * with steps of no kind. That also holds once a stretch has more steps than its kind usually
-	 * has. */
+	/* kind: its kind, of several the rarest; period: the distance at which this kind recurs, in
+	 * steps. 0: the step is compared with steps of no kind. So are the further steps of a
+	 * stretch that has more steps than its kind usually has. */
 	uint32_t kind, period;
 };
 
 struct kinds; /* opaque; lives in the caller's memory */
 size_t kinds_memory_bytes(void);
 struct kinds *kinds_init(void *memory, const struct kinds_config *c);
-/* The next judged step. expected_ns, expected_self_ns: its expected latency and self time, 0: not
- * known yet; slow: beyond its model's threshold. */
+/* Takes the next judged step. expected_ns, expected_self_ns: its expected latency and self time, 0:
+ * not known yet. slow: it is beyond its model's threshold. */
 struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double expected_ns,
 				double expected_self_ns, bool slow);
-/* An earlier process judged the steps before. Slow steps that recur from now on may belong to a
- * fault that was already there, so no kind by place is learned. */
+/* Call if an earlier process judged the steps before. Slow steps that recur may then belong to a
+ * fault that began earlier, so no kind by place is learned. */
 void kinds_past_unknown(struct kinds *k);
 
 /* Kinds with at least two occurrences by work or three by place, most expensive first; returns
- * their count. By work, the most frequent steps are the usual ones and no kind. */
+ * their count. Of the kinds by work, the most frequent steps are the usual ones, not a kind. */
 uint32_t kinds_rows(const struct kinds *k, struct kinds_row *out, uint32_t max);

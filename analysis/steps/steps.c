@@ -19,8 +19,8 @@
 #define PART_LAUNCHES_MIN 8192
 #define DETECT_GROWTH_NUM 3
 #define DETECT_GROWTH_DEN 2
-/* A period is searched among rare launches if the ring holds fewer than this many of them. In more,
- * names occur three times, which the finder needs. */
+/* A period is searched among rare launches if the ring holds fewer than this many periods. If it
+ * holds more, names occur three times, as the finder needs. */
 #define NEAR_PERIODS 2
 /* Rare launches before the first search among them, and the growth until the next. */
 #define RARE_FIRST	16
@@ -240,7 +240,8 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 			    s->last_end_ns > s->explicit_begin_ns ? s->last_end_ns : i->begin_ns;
 			close_step(s, seq, s->explicit_begin_ns, begin, STEP_SOURCE_EXPLICIT);
 		} else if (i->flags & ITEM_CONTINUES && s->explicit_end_ns) {
-			/* the engine had work all the time: what it did meanwhile is this step's */
+			/* the engine had work all the time, so the time since the last mark belongs
+			 * to this step */
 			begin = s->explicit_end_ns;
 		}
 		s->explicit_begin_ns = begin;
@@ -278,7 +279,7 @@ static void pattern_lost(struct steps *s)
 	s->detect_at = 0;
 	s->search_ns = s->open_begin_ns;
 	s->search_from = s->launches_seen - s->since_match;
-	/* if the later half has the pattern that is found in all, no further search has to agree */
+	/* if the later half has the same pattern as the whole, no second search must agree */
 	if (!steps_detect_find(s, s->open_first + (s->head - s->open_first) / 2, s->head,
 			       &s->candidate))
 		memset(&s->candidate, 0, sizeof(s->candidate));
@@ -303,7 +304,7 @@ static void saw_end(struct steps *s, const struct steps_item *symbol)
 		s->last_end_ns = end_ns;
 }
 
-/* The run of steps that hold further matches begins anew, at an item. */
+/* Restarts the run of steps with further matches, at an item. */
 static void early_restart(struct steps *s, uint64_t seq)
 {
 	s->early = false;
@@ -325,8 +326,8 @@ static void pattern_replace(struct steps *s, const struct steps_pattern *p)
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
 
-/* At a cut: steps that hold further matches, one after the other, may be several steps each. So the
- * launches from the first of them on are searched. */
+/* Call at a cut. If consecutive steps hold further matches, each may be several steps. So the
+ * launches from the first of these steps on are searched for a shorter pattern. */
 static void look_for_shorter(struct steps *s, uint64_t seq)
 {
 	struct steps_pattern p;
@@ -925,7 +926,8 @@ void steps_push_device(struct steps *s, const struct record *r)
 	if (slot == STEPS_NONE)
 		return;
 	i = steps_at(s, seq);
-	/* Probably the next record's: launches and kernels come in the same order. */
+	/* The next record probably belongs to that launch: launches and kernels come in the same
+	 * order. */
 	__builtin_prefetch(steps_at(s, seq + PUSH_AHEAD), 1);
 	if (s->pool_free != STEPS_NONE)
 		__builtin_prefetch(&s->pool[s->pool_free], 1);

@@ -2,8 +2,9 @@
  * steps.h - finds the steps of one process on its launch timeline, and accounts for their time.
  *
  * A boundary lies at the end of a step's last launch. Host idle time after it belongs to the next
- * step. So steps tile the timeline: step k runs from boundary k-1 to boundary k. The source is
- * explicit marks, if there are any, else the periodic pattern of launches and collectives.
+ * step. So steps tile the timeline: step k runs from boundary k-1 to boundary k. Boundaries come
+ * from explicit marks, if there are any, else from the periodic pattern of launches and
+ * collectives.
  *
  * Usage: pass host records in canonical order to steps_push_host, and device records to
  * steps_push_device as they become known (they may arrive seconds after their launches). steps_next
@@ -23,10 +24,10 @@ struct steps_config {
 	uint32_t launch_max;	/* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step to look for; default 60 s */
 	uint64_t max_wait_ns;	/* default 2 s */
-	/* No pattern is trusted before so much time was seen. Earlier steps are found afterwards,
+	/* No pattern is trusted before this much time was seen. Earlier steps are found afterwards,
 	 * so none is lost. Default 1 s. */
 	uint64_t lock_min_ns;
-	/* For files: search the pattern only once launch_max launches are there, or at the end of
+	/* For files: search for a pattern only when launch_max launches are there, or at the end of
 	 * the input, and return the open step at the end. */
 	bool whole_first;
 	/* Borrowed: steps_scratch_bytes(c) long, 16-byte aligned, initialised by
@@ -47,10 +48,10 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 void steps_push_device(struct steps *s, const struct record *r);
 /* Every device record that began before device_ns has been pushed. */
 void steps_advance(struct steps *s, uint64_t device_ns);
-/* No more input: steps_next returns the remaining steps; the open one only with whole_first, marked
- * as an outer edge. */
+/* The input has ended. steps_next returns the remaining steps. It returns the open step only with
+ * whole_first, marked as an outer edge. */
 void steps_finish(struct steps *s);
-/* The next complete step in order; kernels has room for STEP_KERNELS_MAX. */
+/* Returns the next complete step, in order. kernels: room for STEP_KERNELS_MAX. */
 bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 		uint32_t *kernel_count);
 
@@ -61,6 +62,6 @@ struct steps_stats {
 	uint64_t boundaries;
 	uint64_t period_ns;   /* current estimate; 0: no pattern */
 	uint64_t looked_back; /* items visited to find the launches of device records */
-	uint32_t few;	      /* whole_first: the launches make fewer than three steps */
+	uint32_t few;	      /* whole_first: nonzero if the launches make fewer than three steps */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);

@@ -2,8 +2,8 @@
  * Accounts a finished step: unions of intervals, kernels by name, work, key.
  *
  * All of a step's device records are sorted by begin once; each union then needs only one running
- * end. Exposed communication is |everything| - |everything but communication|, so no interval lists
- * are needed. */
+ * end. Exposed communication is the union of everything, less the union of everything but
+ * communication. So no lists of intervals are needed. */
 #include "analysis/steps/steps_private.h"
 #include "model/thresholds.h"
 
@@ -18,7 +18,7 @@
 
 /* Largest number of names per step; more are counted under name 0. A power of two. */
 #define NAMES_MAX 4096
-/* names are untrusted: one that finds no place after this many tries is left out */
+/* names are untrusted: a name that finds no place after this many tries is left out */
 #define NAMES_LOOK 64u
 /* Prefetch distance in launches: device records are scattered in the pool. */
 #define GATHER_AHEAD 4
@@ -316,9 +316,10 @@ static uint64_t step_end(const struct cover *all, const struct step *out)
 										: all->end_ns;
 }
 
-/* An automatic step lasts from the end of the GPU's work for the step before to the end of its own,
- * because the host may run ahead; or from its begin, if the GPU was idle then: between two marked
- * steps an engine waits for requests. A marked step lasts from mark to mark. */
+/* The device latency runs from the end of the GPU's work for the step before to the end of the
+ * GPU's work for this step, because the host may run ahead. If the GPU was idle when the step
+ * began, it runs from the step's begin: between two marked steps an engine waits for requests. An
+ * automatic step's latency is its device latency. A marked step's latency is from mark to mark. */
 static void set_latencies(struct steps *s, const struct cover *all, struct step *out)
 {
 	if (all->end_ns) {

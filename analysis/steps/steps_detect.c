@@ -29,15 +29,16 @@
 #include "base/probe.h"
 
 #define WITNESSES_MAX 4096
-/* A longer period is at most this many times as long. */
+/* The search moves only to a period at most this many times as long. */
 #define OUTER_RATIO_MAX 1024
-/* A longer period adds at least this many launches that the shorter one lacks. */
+/* The search moves to a longer period only if it has this many launches that the shorter one
+ * lacks. */
 #define NOVEL_COUNT_MIN 2
 #define CLIMBS_MAX	8
 /* A history of three whole steps has each name three times. If many names occur less often, it may
- * hold fewer steps, and the period may be a part of a step. It is taken for a part if the cut's
- * score is low (real steps: 7 and more, layers: up to 6) and it returned no more often than a model
- * has layers, or if it hardly returned. */
+ * hold fewer steps, and the period may be a part of a step. The period counts as a part if it
+ * hardly returned. It also counts as a part if the cut's score is low (real steps: 7 and more,
+ * layers: up to 6) and it returned no more often than a model has layers. */
 #define PART_LAYERS_MAX 512
 /* Returns of one witness that are examined. */
 #define RETURNS_MAX 4096
@@ -327,7 +328,7 @@ static bool votes(const struct finder *f, const struct witness *w)
 	return w->kind != FEATURE_PAUSE && (w->kind != FEATURE_FULL || f->only_full);
 }
 
-/* The witness in the middle of the period that has most witnesses; NULL: none. */
+/* The witness whose period most other witnesses share; NULL: none. */
 static const struct witness *base_choose(struct finder *f)
 {
 	const struct witness *best = NULL;
@@ -412,7 +413,7 @@ static uint32_t novel_find(struct finder *f, uint32_t segments, const struct wit
 	return total;
 }
 
-/* Whether each longer period holds the same number of shorter ones, and how many. */
+/* Whether each longer period holds the same number of shorter ones. *inner_count: that number. */
 static bool is_steady(struct finder *f, const struct witness *outer, uint32_t *inner_count)
 {
 	uint32_t n = returns_of(f, outer->kind, outer->first, outer->count), m = 0, mid;
@@ -491,9 +492,9 @@ static bool ends_steps(struct finder *f, const struct witness *w, bool after)
 	return 2 * ends > n;
 }
 
-/* The most frequent witness of steps that an optimizer and then a wait end; NULL: none. What the
- * job does only now and then (drawing samples, tuning a kernel) does not make a longer step, however many
- * kernels of its own it has. */
+/* The most frequent witness of steps that end with an optimizer and then a wait; NULL: none. Work
+ * that the job does only now and then (drawing samples, tuning a kernel) does not make a longer
+ * step, however many kernels of its own it has. */
 static const struct witness *optimizer_choose(struct finder *f)
 {
 	const struct witness *best = NULL;
@@ -751,9 +752,9 @@ static double cut_choose(struct finder *f, const struct witness *period, struct 
 	return best_score;
 }
 
-/* If all layers are equal, no kernel shows where a step ends, but a pause of the host does. It is
- * used only if the period has no good cut otherwise: a wait every tenth step must not join ten
- * steps. */
+/* If all layers are equal, no kernel shows where a step ends, but a pause of the host does. A pause
+ * is used only if the period has no other good cut, because a wait in every tenth step must not
+ * join ten steps. */
 static const struct witness *pause_choose(struct finder *f, const struct witness *base)
 {
 	const struct witness *pause = NULL;

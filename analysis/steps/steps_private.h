@@ -12,7 +12,7 @@
 #define STEPS_NONE UINT32_MAX
 /* Finished steps that wait for their kernels or for steps_next. */
 #define STEPS_PENDING_MAX 1024
-/* Explicit marks that were not followed yet. */
+/* Explicit marks that the follower has not reached. */
 #define STEPS_MARKS_MAX 2048
 /* Classes of steps (training, evaluation, ...). */
 #define STEPS_CLASSES_MAX 8
@@ -41,15 +41,15 @@ struct steps_item {
 _Static_assert(sizeof(struct steps_item) == 40, "steps_item");
 #define STEPS_HOST_NS_MAX ((1ull << 48) - 1)
 
-/* The rare launches, in order. They find steps that are longer than the ring: names that recur
- * after a long time separate such steps. */
+/* The rare launches, in order. They show the boundaries of steps that are longer than the ring of
+ * items: the names that recur only after a long time lie between such steps. */
 #define STEPS_RARE_MAX	 2048u
 #define STEPS_NAMES_SEEN 4096u
 #define STEPS_AWAY(s)	 (((s)->items_mask + 1) / 8)
 struct steps_seen {
 	uint32_t name_token;
 	bool used;
-	uint16_t next; /* row of the name that came after it last time */
+	uint16_t next; /* row of the name that followed this one last time */
 	uint64_t seq;  /* of its latest launch */
 };
 
@@ -59,7 +59,8 @@ struct steps_device {
 	uint64_t bytes;
 	uint8_t kind, func;
 	uint8_t unmatched;
-	uint8_t listed; /* a copy without a launch: on the list of copies, not on an item's chain */
+	/* a copy without a launch: it is on the list of copies, not on an item's chain */
+	uint8_t listed;
 };
 
 /* A finished step: items [first, last). */
@@ -73,27 +74,31 @@ struct steps_pending {
 	struct step_mark mark;
 };
 
-/* Cut before a symbol that matches one of the rules. All rules name the same position in the period
- * by different neighbours, so an inserted or missing launch does not prevent a cut. */
+/* The follower cuts before a symbol that matches one of the rules. All rules describe the same
+ * position in the period, by different neighbours. So an inserted or missing launch does not
+ * prevent a cut. */
 enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN, RULE_PAUSE };
 struct steps_rule {
 	uint8_t kind;
 	bool full; /* compare full tokens, else name tokens */
-	/* BETWEEN: a, then b; PAUSE: after a wait or a gap of at least a ns; else a */
+	/* BETWEEN: between a and b. PAUSE: after a wait, or after a gap of at least `a` ns. Others:
+	 * before or after a. */
 	uint32_t a, b;
 };
 #define STEPS_RULES_MAX 4
-/* A match so soon after a cut is the same cut. */
+/* A match within this many symbols after a cut is the same cut. */
 #define STEPS_RULE_EDGE 3
 struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
 	uint32_t rule_count;   /* 0: no pattern */
 	uint64_t launches;     /* median per step */
-	uint64_t launches_min; /* a match nearer to the last cut is not a cut */
+	uint64_t launches_min; /* a match fewer launches after the last cut is not a cut */
 	uint64_t period_ns;
-	uint32_t rare_apart; /* far: items per step, those that are not rare included */
-	bool far; /* found among rare launches: it counts only those and cuts only at those */
-	/* a part of a step: the history holds fewer than three steps, and rule_count is 0 */
+	uint32_t rare_apart; /* far: items per step, including the items that are not rare */
+	/* found among rare launches: it counts only rare launches and cuts only at them */
+	bool far;
+	/* the period may be only a part of a step: the history holds fewer than three steps, and
+	 * rule_count is 0 */
 	bool part;
 	bool mature; /* no new frequent name appeared in the second half of the history */
 };
@@ -133,7 +138,7 @@ struct covers {
 	struct cover compute, comm, copy, work, all;
 };
 
-/* The sum of the first launches of a step that does not fit into the ring. */
+/* Sums over the first launches of a step that does not fit into the ring. */
 #define STEPS_FOLD_NAMES 512u
 struct steps_fold {
 	struct step out; /* counts and work */
@@ -176,23 +181,25 @@ struct steps {
 	uint64_t detect_at; /* launches_seen at which to search a pattern next */
 	uint64_t launches_seen;
 	uint64_t search_from;  /* launches_seen when the search began */
-	uint64_t locked_after; /* launches from there until the pattern was locked */
+	uint64_t locked_after; /* launches from search_from until the pattern was locked */
 	uint64_t lock_head;    /* head when locked; 0 once the pattern has cut */
 	uint64_t search_ns;    /* begin of the launches among which a pattern is searched */
 	uint32_t since_match;  /* symbols since the last cut */
 	bool early;	       /* the open step has a match before launches_min */
-	uint32_t early_steps;  /* so had that many steps in a row */
-	uint32_t early_look;   /* early_steps at which to search shorter ones */
+	uint32_t early_steps;  /* number of latest steps in a row that also had one */
+	uint32_t early_look;   /* early_steps at which to search for a shorter pattern */
 	uint64_t early_first;  /* first item of those steps */
 	uint32_t before_name, before_full; /* tokens of the latest followed symbol */
 	struct steps_pattern candidate;	   /* the pattern of the previous search */
 
-	struct steps_item *rare;	/* ring of STEPS_RARE_MAX; unused for files */
-	uint64_t rare_head, rare_look;	/* rare_head at which to search them again */
+	struct steps_item *rare; /* ring of STEPS_RARE_MAX; unused for files */
+	/* rare_look: rare_head at which to search the rare launches again */
+	uint64_t rare_head, rare_look;
 	struct steps_seen *seen;	/* hash table of names */
-	uint32_t seen_last, seen_guess; /* rows of the latest name, and of the name expected next */
+	uint32_t seen_last, seen_guess; /* rows of the latest name and of the name expected next */
 	struct steps_fold *fold;
-	bool fold_used, open_folds; /* fold is in use by any step; by the open one */
+	/* fold_used: some step uses fold; open_folds: the open step does */
+	bool fold_used, open_folds;
 
 	struct steps_pending *pending; /* ring */
 	uint32_t pending_head, pending_count;
@@ -202,8 +209,8 @@ struct steps {
 
 	struct steps_device *pool;
 	uint32_t pool_free, pool_used, pool_max;
-	/* The list of copies, which have no launch, in order of arrival. A step's copies begin
-	 * before its last kernel ends. */
+	/* The list of copies without a launch, in order of arrival. A step's copies begin before
+	 * its last kernel ends. */
 	uint32_t copies_first, copies_last;
 
 	struct steps_class classes[STEPS_CLASSES_MAX];

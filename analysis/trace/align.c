@@ -18,16 +18,17 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* Intervals of the stretch that is searched, and the number of stretches that are tried. */
+/* The number of intervals in the stretch that is searched, and the number of stretches that are
+ * tried. */
 #define ANCHOR_LENGTH 64u
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
-/* Most collectives that are examined for one partner. Only coarse time stamps give more
+/* The most collectives that are examined to find one partner. Only coarse time stamps give more
  * candidates. */
 #define JOIN_LOOK_MAX 1024u
-/* Pairs of points used for the median slope. */
+/* The most pairs of points used for the median slope. */
 #define SLOPE_PAIRS_MAX 20000u
-/* Ranks that are tried if a rank shares no collective with the reference. */
+/* The number of other ranks tried if a rank shares no collective with the reference. */
 #define CHAIN_TRIES 16u
 
 struct work {
@@ -127,8 +128,8 @@ static void place_try(const struct work *w, const struct align_rank *ref,
 	}
 }
 
-/* Among all places that fit about as well: if the counts are equal, the same index wins, else the
- * place with the smallest clock offset. */
+/* Chooses among all places that fit about as well. If the counts are equal, the place with the same
+ * index wins, else the place with the smallest clock offset. */
 static void place_settle(const struct work *w, const struct align_rank *ref,
 			 const struct align_rank *own, struct place *best)
 {
@@ -192,13 +193,13 @@ static bool place_find(const struct work *w, const struct align_rank *ref,
 struct joiner {
 	const struct align_rank *ref, *own;
 	struct work *w;
-	/* present clock difference own - ref; how far a pair may deviate from it */
+	/* diff: present clock difference, own - ref; tol: how far a pair may deviate from it */
 	double diff, tol;
 	uint64_t at_ns;	 /* own's time of the latest pair */
 	uint64_t looked; /* number of ref's collectives examined */
 };
 
-/* The best partner of own->coll[j] from ref index i on; the first of equal ones. */
+/* The best partner of own->coll[j] from ref index i on; of equally good ones, the first. */
 static uint32_t join_one(struct joiner *b, uint32_t j, int64_t i, int dir)
 {
 	const struct align_coll *x = &b->own->coll[j];
@@ -264,7 +265,7 @@ static void join_all(struct joiner *b, const struct place *at)
 	if (n > 1)
 		b->tol = thresholds.fit.mads * median_of(w->y, n - 1);
 	b->tol = thresholds.clock.near_ns + fmin(b->tol, thresholds.clock.other_ns);
-	n = n < 5 ? n : 5; /* of the begin, where both directions start */
+	n = n < 5 ? n : 5; /* of the first pairs, where both directions start */
 	diff = median_of(v, n);
 	for (uint32_t j = 0; j < b->own->count; j++)
 		b->w->pair[j] = ALIGN_NONE;
@@ -321,7 +322,8 @@ static struct fit clock_fit(const double *t, const double *y, uint32_t n, double
 	if (n >= thresholds.count.some && span > 0) {
 		f.drift = regress_median_slope(t, y, n, n / 3, 0, scratch, SLOPE_PAIRS_MAX);
 		offset_of(t, y, n, &f, scratch);
-		/* a least-squares line's error, plus a quarter for the median slope */
+		/* the error of a least-squares line, and a quarter more because this is a median
+		 * slope */
 		slope_error = 1.25 * spread_of_slope(spread_of(t, y, n, &f, scratch) +
 							 thresholds.clock.end_ns / 2,
 						     n, span);
@@ -405,8 +407,8 @@ struct unpaired {
 
 ORDER_BY(unpaired_order, struct unpaired, ORDER_UP(what) ?: ORDER_UP(end_ns) ?: ORDER_UP(rank));
 
-/* Groups by time the collectives that are still unpaired: neither the reference nor the rank that
- * theirs was chained to took part in them. */
+/* Groups the collectives that are still unpaired by time. Neither the reference nor the rank that
+ * their rank was chained to took part in them. */
 static int group_unpaired(struct align_job *job, uint64_t total)
 {
 	struct unpaired *v = malloc((total ? total : 1) * sizeof(*v));

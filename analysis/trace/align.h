@@ -4,13 +4,14 @@
  *
  * All ranks leave a collective within microseconds, though they enter it milliseconds apart, so
  * ends are common marks in time (SysOM-AI measured ends within 7 us, starts within 0.1 to 7.6 ms).
- * Pairing: the times between successive ends do not depend on the clock's offset. A stretch of them
- * from one rank is searched in the other rank's; from the match on, both are joined by time, so
- * that a collective missing on one rank costs only itself. If all steps are alike, several places
- * match: then equal counts mean equal beginnings, else the place with the smaller offset wins.
- * Clock: local = reference + offset + drift * (reference - zero). Drift is the median of slopes, or
- * 0 unless it exceeds three of its standard errors. The reference is the first rank; ranks that
- * share no collective with it are chained through others.
+ * Pairing: the times between successive ends do not depend on the clock's offset. A stretch of
+ * these times from one rank is searched in the other rank. From the match on, the collectives of
+ * both are paired by time, so a collective that one rank lacks affects no other pair. If all steps
+ * are alike, several places match. Then, if both ranks have the same number of collectives, the
+ * first ones are paired; otherwise the place with the smaller offset wins. Clock: local = reference
+ * + offset + drift * (reference - zero). Drift is the median of slopes, or 0 unless it exceeds
+ * three of its standard errors. The reference is the first rank; ranks that share no collective
+ * with it are chained through others.
  *
  * Pure: no I/O, clock, threads or globals; the same input gives the same output. Memory: malloc
  * within the call, 64 bytes per kernel. Threads: any, one per job. Trust: times and counts may be
@@ -24,9 +25,10 @@
 
 struct align_coll {
 	uint64_t begin_ns, end_ns; /* on the rank's clock, below 2^62 */
-	uint64_t what;	/* equal on all ranks of one collective: operation, kernel name, bytes */
-	uint32_t order; /* the caller's; not changed */
-	/* out: the same number on all ranks of one collective, ALIGN_NONE: alone */
+	/* hash of operation, kernel name and bytes; equal on all ranks of one collective */
+	uint64_t what;
+	uint32_t order; /* for the caller's use; not changed */
+	/* out: the same number on all ranks of one collective; ALIGN_NONE: no other rank has it */
 	uint32_t instance;
 };
 
@@ -37,8 +39,8 @@ struct align_rank {
 	bool known;	  /* whether the clock is known */
 	double offset_ns; /* at zero_ns of struct align_job */
 	double drift;
-	/* of offset_ns: three robust standard errors and 1 us; with fewer than 8 common collectives
-	 * Student's t times the standard error; with a single one INFINITY */
+	/* error of offset_ns: three robust standard errors plus 1 us; with fewer than 8 common
+	 * collectives, Student's t times the standard error; with one, INFINITY */
 	double error_ns;
 	uint32_t common; /* collectives shared with the rank it was aligned to */
 };

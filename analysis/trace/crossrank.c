@@ -13,9 +13,9 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* All ranks wait for a transfer together, so it has neither bursts of a single host nor other work,
- * for which the thresholds of self time have floors. Scaling lowers the threshold to a quarter of
- * those floors. */
+/* The thresholds of self time have floors because of bursts on single hosts and because of varying
+ * work. A transfer has neither, since all ranks wait for it together. Scaling by this unit lowers
+ * the threshold to a quarter of the floors. */
 #define TRANSFER_UNIT 4.0
 /* Confidence of a finding about all steps. */
 #define CONSTANT_SURE 0.7
@@ -35,8 +35,8 @@ bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
 
 /* ---- findings ---- */
 
-/* Two simultaneous faults are two findings: of different layers, or of single kernels whose
- * slowness is too small to show in the step. */
+/* Two simultaneous faults are two findings if their layers differ, or if they are of single kernels
+ * whose slowness is too small to show in the step. */
 static uint32_t kind_of(void *context, uint32_t worker, uint32_t series, uint64_t first,
 			uint64_t last)
 {
@@ -333,7 +333,7 @@ static int report_transfer(struct crossrank *c)
 		if (c->steps->transfers[s])
 			scratch[n++] = c->steps->transfers[s];
 	count = rc ? 0 : median_of(scratch, n);
-	/* A step with another number of collectives is not comparable. */
+	/* A step whose number of collectives differs is not comparable. */
 	for (uint32_t s = 0; s < c->n && !rc; s++) {
 		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - count) < 0.5 &&
 			       all_known(c, s)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crossrank.h - compares all ranks of recorded traces: which one is slow, since when, and why as
+ * crossrank.h - compares all ranks of recorded traces: which rank is slow, since when, and why, as
  * far as device traces show it.
  *
  * For each rank and step it takes the self time, the pace of all kernels, and the pace of the
  * leading kernels (jobsteps.h), each relative to the rank's usual value. So neither ranks nor steps
  * with other work are blamed. analysis/slow/peers judges these rows as it does live (workers.h). If
  * the heaviest rank changes from step to step (skew.h), the finding is about all ranks, and
- * stretches that skew explains blame nobody. A difference from the first step to the last may be
- * other work. It is a slow GPU only if the kernels have the same names and counts, and each is
- * slower by the same ratio. diagnosis.h decides the layer.
+ * stretches that skew explains blame nobody. If a rank is slower from the first step to the last,
+ * it may have other work. Its GPU is slow only if the kernels have the same names and counts, and
+ * each is slower by the same ratio. diagnosis.h decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #pragma once

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Compares two runs of a job: every rank with the same rank of the earlier run. Ranks differ for
- * good, so medians over all ranks would hide a change of one. */
+ * Compares two runs of a job: every rank with the same rank of the earlier run. Ranks differ
+ * permanently, so medians over all ranks would hide a change of one rank. */
 #include "analysis/trace/crossrank_private.h"
 
 #include <errno.h>

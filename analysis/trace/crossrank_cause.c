@@ -13,10 +13,11 @@
 #include "model/record.h"
 #include "model/thresholds.h"
 
-/* Kernels and peers that are passed to the diagnosis, by time. */
+/* The most kernels and the most peers that are passed to the diagnosis. Kernels with most time come
+ * first. */
 #define KERNELS_MAX 300u
 #define PEERS_MAX   16u
-/* Most healthy steps that are used. */
+/* The most healthy steps that are used. */
 #define BEFORE_MAX 256u
 
 struct side {
@@ -95,8 +96,8 @@ static void sides_free(struct side *v, uint32_t n)
 		free(v[i].kernel);
 }
 
-/* The longest run of the rank's healthy steps outside the stretch; of equal ones the latest.
- * Returns its length. */
+/* The longest run of the rank's healthy steps outside the stretch; of equally long runs, the
+ * latest. Returns its length. */
 static uint32_t healthy_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
 			    uint32_t *from)
 {

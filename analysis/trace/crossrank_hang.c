@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A hang in traces: all ranks share a last collective. After it, some ranks are in one more, many
- * times longer than any before, as the last work of their devices; the others never enter it.
- * Traces that merely end at different times end with collectives of the usual length. */
+ * A hang in traces looks like this: all ranks share a last collective. After it, some ranks enter
+ * one more. It is the last work of their devices, and takes many times longer than any before. The
+ * other ranks never enter it. Traces that merely end at different times end with collectives of the
+ * usual length. */
 #include "analysis/trace/crossrank_private.h"
 #include "model/thresholds.h"
 
 #include <math.h>
 
 struct tail {
-	uint32_t after;	  /* number of collectives after the last shared one */
-	double waited_ns; /* time in the first of those; 0: the device did more work after it */
-	double most_ns;	  /* longest collective up to the shared one */
+	uint32_t after; /* number of collectives after the last shared one */
+	/* time in the first collective after the shared one; 0: the device did more work after
+	 * it */
+	double waited_ns;
+	double most_ns; /* longest collective up to the shared one */
 	uint64_t what;
 };
 

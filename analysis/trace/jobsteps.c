@@ -16,13 +16,13 @@
 #include "model/record.h"
 #include "model/thresholds.h"
 
-/* Most collectives per step that are counted exactly. */
+/* The most collectives per step that are counted exactly. */
 #define COLLS_COUNTED 4096u
 
 /* ---- numbering ---- */
 
-/* The end of each step on the device: of its last kernel, or, without kernels, of the step
- * before. */
+/* Finds the end of each step on the device: the end of its last kernel, or, without kernels, the
+ * end of the step before. */
 static int ends_find(struct jobsteps_rank *x)
 {
 	uint64_t last = x->device_begin_ns;
@@ -59,8 +59,8 @@ static double regularity(const struct align_rank *a, const struct jobsteps_rank 
 	return x->step_count > 1 ? (double)most / (x->step_count - 1) : 0;
 }
 
-/* The rank whose steps number the job's steps: the most regular one; of equal ones, the one whose
- * number of steps is nearest to the median. */
+/* The rank whose steps number the job's steps: the most regular rank. Of equally regular ranks, the
+ * one whose number of steps is nearest to the median. */
 static uint32_t reference_of(const struct jobsteps *j)
 {
 	double *v = malloc(j->rank_count * sizeof(*v)), usual, best = -1, best_off = 0;
@@ -105,8 +105,8 @@ static uint32_t *steps_of_instances(const struct jobsteps *j, uint32_t ref)
 	return of;
 }
 
-/* The number of a step that no collective places: by the step's middle, on the reference's
- * clock. */
+/* The number of a step without a numbered collective, by the time of the step's middle on the
+ * reference's clock. */
 static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k)
 {
 	const struct align_rank *a = &j->align->rank[r];
@@ -160,7 +160,8 @@ static int rank_number(struct jobsteps *j, const uint32_t *of, uint32_t r, uint3
 	for (uint32_t k = 0; k < x->step_count; k++) {
 		uint32_t s = r == ref ? k : number_of(j, of, r, ref, k, &at);
 
-		/* numbers only rise; a step that would go back has none */
+		/* numbers only rise; a step whose number would be lower than the last one gets
+		 * none */
 		x->number[k] = s != JOBSTEPS_NONE && s + 1 >= next ? s : JOBSTEPS_NONE;
 		for (; x->number[k] != JOBSTEPS_NONE && next <= s; next++)
 			x->own[next] = k;
@@ -211,7 +212,8 @@ struct usual {
 	double *total; /* [names] */
 	double *share; /* [names]: largest share of a rank's compute time */
 	uint64_t *count;
-	uint8_t *lead; /* [names]: 1 + its index among the leading kernels; 0: it is none */
+	/* [names]: 1 + its index among the leading kernels; 0: it is not a leading kernel */
+	uint8_t *lead;
 	uint32_t names;
 	double *sample; /* one rank's mean times of all names in all steps */
 	void *memory;	/* holds all of these arrays */
@@ -299,7 +301,7 @@ static void leads_find(struct jobsteps *j, struct usual *u)
 	}
 }
 
-/* One rank's usual time per kernel: groups the means of all steps by name, and takes the
+/* Computes one rank's usual time per kernel: groups the means of all steps by name, and takes the
  * medians. */
 static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 {
@@ -370,8 +372,8 @@ static void row_forget(struct jobsteps *j, size_t at)
 		j->lead_pace[i][at] = NAN;
 }
 
-/* Adds the rank's step k, which is the job's step or a part of it. False: it has a gap, so the sums
- * are unknown. */
+/* Adds the rank's step k, which is a step of the job or a part of one. False: the step has a gap,
+ * so the sums are unknown. */
 static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
 		     double *lead_work)
 {
@@ -438,14 +440,14 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 
 /* ---- transfers ---- */
 
-/* All ranks leave a collective together, and the last one to enter waits for nobody: the shortest
- * time in it is the transfer. */
+/* All ranks leave a collective together, and the last rank to enter waits for nobody. So the
+ * shortest time that a rank spends in a collective is the transfer. */
 static int transfers_find(struct jobsteps *j)
 {
 	const struct align_job *a = j->align;
 	struct {
 		double least_ns;
-		uint32_t step; /* of the first rank that has it */
+		uint32_t step; /* the step of the first rank that has the instance */
 	} *v = malloc((a->instances + 1ull) * sizeof(*v));
 
 	if (!v)

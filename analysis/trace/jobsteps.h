@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jobsteps.h - the steps of a whole job from those of its ranks: one numbering, and for each rank
- * and step where the time went.
+ * jobsteps.h - makes the steps of a whole job from the steps of its ranks: one numbering, and where
+ * the time of each rank and step went.
  *
  * steps.h finds and accounts each rank's steps, as it does live. The rank with the most regular
  * steps is the reference and gives the numbering: another rank's step gets the number of the
  * reference step in which most of the collectives that both share end, or, if they share none, the
- * number by time. Several steps with the same number are parts of that step and add up. A step that
- * holds the collectives of two has no number. The pace of a rank is the time of its compute kernels
- * relative to what the same kernels usually take on this rank, so that other kernels, or more of
- * them, do not change it.
+ * number by time. Several steps of a rank with the same number are parts of that step, and their
+ * times add up. A step that holds the collectives of two reference steps has no number. The pace of
+ * a rank is the time of its compute kernels relative to what the same kernels usually take on this
+ * rank, so that other kernels, or more of them, do not change it.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one
  * caller. */
@@ -21,13 +21,13 @@
 #include "analysis/trace/align.h"
 
 enum jobsteps_measure {
-	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
+	JOBSTEPS_LATENCY, /* ns, like all others except PACE and KERNELS */
 	JOBSTEPS_SELF,	  /* latency minus exposed communication */
 	JOBSTEPS_COMPUTE,
-	JOBSTEPS_COPY, /* unions of intervals */
+	JOBSTEPS_COPY, /* COMPUTE and COPY are unions of intervals */
 	JOBSTEPS_IDLE, /* no work on the device */
-	JOBSTEPS_WORK, /* usual time of its compute kernels, summed */
-	JOBSTEPS_BUSY, /* their actual time, summed: pace times work */
+	JOBSTEPS_WORK, /* sum of the usual times of its compute kernels */
+	JOBSTEPS_BUSY, /* sum of their actual times: pace times work */
 	JOBSTEPS_PACE,
 	JOBSTEPS_KERNELS, /* number of compute kernels */
 	JOBSTEPS_MEASURES
@@ -38,9 +38,9 @@ struct jobsteps_rank {
 	const struct step *step; /* in order */
 	uint32_t step_count;
 	const struct step_kernel
-	    *kernel;		   /* of all its steps; a name has the same id on every rank */
+	    *kernel; /* the kernels of all its steps; a name has the same id on every rank */
 	const uint32_t *kernel_at; /* [step_count + 1]: kernels of step k begin at kernel_at[k] */
-	uint64_t device_begin_ns, last_begin_ns; /* begin of the device's first and last record */
+	uint64_t device_begin_ns, last_begin_ns; /* when the device's first and last record began */
 	/* out */
 	uint64_t *end_ns; /* [step_count]: end of each step on the device, ascending */
 	uint32_t *number; /* [step_count]: the job's step; JOBSTEPS_NONE: not known */
@@ -59,12 +59,12 @@ struct jobsteps {
 	/* out */
 	uint32_t steps;
 	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
-	/* the compute kernels with most time in the job, and the pace of each */
+	/* lead: the compute kernels with most time in the job; lead_pace: the pace of each */
 	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
 	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
-	/* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one kernel, 0: none */
+	/* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one launch; 0: the rank has none */
 	double *lead_ns;
-	/* [steps]: from the last entry to the end, summed over the collectives */
+	/* [steps]: ns from the last entry to the end, summed over the step's collectives */
 	double *transfer_ns;
 	uint32_t *transfers; /* [steps]: number of collectives with two or more ranks */
 	void *memory;	     /* holds all of these arrays */

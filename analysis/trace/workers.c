@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A role of four or more workers is judged by itself, because the steps of a role vary together.
- * Smaller roles have too few members. Then all workers form one group, each relative to its own
- * role's level. */
+ * A role of four or more workers is judged by itself, because the steps of a role vary together. A
+ * smaller role has too few members. Then all workers form one group, and each is judged relative to
+ * the level of its own role. */
 #include "analysis/trace/workers.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct group {
 	const double *self, *late;
 	double scale; /* ns per unit of self */
 	double step_ns;
-	bool known; /* self is 1 in all members without a fault */
+	bool known; /* without a fault, self is 1 in all members */
 	bool replica;
 	uint32_t series;
 };
@@ -90,7 +90,7 @@ struct keeping {
 	const struct group *g;
 };
 
-/* A worker that was slow in most steps has no known usual value. */
+/* Whether the worker was slow in most steps, so that its usual value is not known. */
 static bool is_unusual(const struct workers_table *t, const struct peers_flag *f)
 {
 	uint32_t n = 0;
@@ -185,7 +185,7 @@ static uint32_t members_of(const struct workers_table *t, uint32_t role, uint32_
 	return n;
 }
 
-/* Excludes the steps of the largest flags from learning the usual values. False: there are no
+/* Excludes the steps of the largest flags when usual values are learned. False: there are no
  * flags. */
 static bool exclude_stretches(struct workers *w)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * workers.h - finds slow workers in a table of a recorded job's step times. peers.h judges, as it
- * does live, but over the table twice: the first pass learns the noise, the second judges. This
+ * workers.h - finds slow workers in a table of a recorded job's step times. peers.h judges as it
+ * does live, but in two passes over the table: the first learns the noise, the second judges. This
  * file adds what only a whole recording allows: the usual value of each role or worker, what the
  * ranks of one replica have in common (their input), roles with more work than others, and a job
- * that became slower as a whole. Pure; allocates while it runs. Threads: any, a table each. */
+ * that became slower as a whole. Pure; allocates while it runs. Threads: any, if each has its own
+ * table. */
 #pragma once
 
 #include "analysis/slow/peers.h"
@@ -15,28 +16,31 @@ struct workers_table {
 	const int32_t *rank;	 /* [workers] */
 	const uint32_t *role;	 /* [workers], 0 to roles - 1: workers of a role do the same work */
 	uint32_t roles;
-	const uint32_t *replica; /* [workers]: those with the same input; NULL: not known */
+	/* [workers]: workers of one replica have the same input; NULL: not known */
+	const uint32_t *replica;
 	uint32_t replicas;
 	const double *self_ns; /* [workers][steps] (workers_cell); NAN: not known */
-	const double *late_ns; /* the same, NULL: none */
-	double step_ns;	       /* typical latency; 0: from self_ns */
+	const double *late_ns; /* the same shape; NULL: none */
+	double step_ns;	       /* typical latency; 0: computed from self_ns */
 	struct peers_config config;
-	/* Workers of one role differ permanently: each is compared with its own usual value, and
-	 * slowness from the first step to the last is not reported. */
+	/* Workers of one role differ permanently. So each is compared with its own usual value, and
+	 * a worker that is slow from the first step to the last is not reported. */
 	bool uneven;
-	/* With uneven: further times of the same steps, each [workers][steps]. A stretch that shows
-	 * in only one of them is reported as well. */
+	/* Used with uneven: further times of the same steps, each [workers][steps]. A stretch is
+	 * reported even if it shows in only one of them. */
 	const double *const *more;
 	uint32_t more_count;
-	/* [steps]: all workers have unusual work in this step. NULL: not known; then a job that
-	 * becomes slower is reported only from 10% and 20 steps on. */
+	/* [steps]: whether all workers have unusual work in this step. NULL: not known; then a job
+	 * that becomes slower is reported only if it is 10% slower for at least 20 steps. */
 	const bool *other_work;
-	/* Stretches of several workers at the same time are one finding if this is equal; NULL:
-	 * always. series: 0 is self time, the others are more[series - 1]. */
+	/* Stretches of several workers at the same time are one finding if this function returns
+	 * the same number for them. NULL: they always are. series: 0 is self time, k is more[k -
+	 * 1]. */
 	uint32_t (*kind)(void *context, uint32_t worker, uint32_t series, uint64_t first_step,
 			 uint64_t last_step);
 	void *context;
-	/* out, initially all false, [workers][steps]: slow in any series; NULL: not wanted */
+	/* out, [workers][steps], initially all false: whether the worker is slow in any series;
+	 * NULL: not wanted */
 	bool *slow;
 };
 
@@ -50,16 +54,16 @@ struct workers_finding {
 	uint64_t sure_step;
 	uint32_t window;
 	enum peers_measure measure;
-	/* the series with the clearest excess; number of others that show it */
+	/* series: the one with the clearest excess; also: number of others that show the excess */
 	uint32_t series, also;
 	uint32_t worst; /* the worker with the largest excess */
 };
 typedef void workers_report(void *context, const struct workers_finding *f);
 
-/* Reports the job as a whole, then slow ranks by their first step, then roles. 0, -ENOMEM, -E2BIG
- * (a role of more than PEERS_MEMBERS_MAX workers). */
+/* Reports the job as a whole first, then slow ranks by their first step, then roles. 0, -ENOMEM,
+ * -E2BIG (a role has more than PEERS_MEMBERS_MAX workers). */
 int workers_find(const struct workers_table *t, workers_report *report, void *context);
-/* Stretches in which one series of the whole job lies above its usual value. value: [steps],
+/* Finds stretches in which one series of the whole job lies above its usual value. value: [steps],
  * relative to the usual value. 0, -ENOMEM. */
 typedef void workers_stretch(void *context, const struct peers_flag *f);
 int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t steps,

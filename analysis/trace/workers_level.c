@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A worker's self time in a step is a product: its role's level, the size of the step, the size of
- * its input, and its own factor. The first three are medians, found in turn, twice, so a slow
- * worker hardly changes them. The level of a role is that of the lower half of its workers; of two
- * workers, the faster one. If most stages of a replica share a factor, it is their input (longer
- * sequences, say), not a fault. */
+ * A worker's self time in a step is a product of four factors: its role's level, the size of the
+ * step, the size of its input, and its own factor. The first three are medians. They are computed
+ * one after the other, in two rounds, so a slow worker hardly changes them. The level of a role is
+ * that of the lower half of its workers; of two workers, the faster one. If most stages of a
+ * replica share a factor, it is their input (longer sequences, say), not a fault. */
 #include <math.h>
 
 #include "analysis/robust/median.h"
 #include "analysis/trace/workers_private.h"
 #include "model/thresholds.h"
 
-/* A worker's level is a low quantile of its steps, because the worker may be slow in a part of
+/* A worker's level is a low quantile of its steps, because the worker may be slow in some of
  * them. */
 static void levels(struct workers *w)
 {
@@ -62,8 +62,8 @@ static double self_part(const struct workers *w, uint32_t step, uint32_t worker)
 	return v > 0 ? v / w->role_level[t->role[worker]] : NAN;
 }
 
-/* The input is known if both of two stages agree, or most of several. With one stage or one replica
- * it cannot be separated. */
+/* The input is known if both of two stages agree, or most of several stages. With only one stage or
+ * one replica it cannot be told apart from a fault. */
 static void inputs(struct workers *w)
 {
 	const struct workers_table *t = w->t;
@@ -102,7 +102,7 @@ static void latenesses(struct workers *w)
 			for (uint32_t s = 0; s < t->steps && t->role[i] == r; s++)
 				if (isfinite(t->late_ns[workers_cell(t, i, s)]))
 					w->scratch[known++] = t->late_ns[workers_cell(t, i, s)];
-			/* stores the workers' medians in late, which is filled below */
+			/* late serves as scratch for the workers' medians; it is filled below */
 			if (known)
 				w->late[members++] = median_of(w->scratch, known);
 		}
@@ -117,8 +117,8 @@ static void latenesses(struct workers *w)
 			    t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
 }
 
-/* The median of v without the values that lie far above most of it. For a worker that is slow part
- * of the time, this is its healthy value. The noise is that of the lower half. */
+/* The median of v without the values that lie far above most others. For a worker that is slow part
+ * of the time, this is its healthy value. The lower half gives the noise. */
 static double without_high(double *v, uint32_t n)
 {
 	uint32_t low = (uint32_t)(WORKERS_MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
@@ -153,8 +153,8 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 	return n;
 }
 
-/* Each worker's values relative to its usual value; 1: as usual. small: a worker whose usual value
- * is less than this share of the typical worker's uses the typical one as its unit. */
+/* Makes each worker's values relative to its usual value; 1: as usual. small: if a worker's usual
+ * value is less than this share of the typical worker's, the typical value is its unit. */
 static void against_usual(struct workers *w, const double *value, double small, double *usual,
 			  double *out)
 {

@@ -4,7 +4,7 @@
 
 #include "analysis/trace/workers.h"
 
-/* The usual value is this quantile of a worker's steps, because a part of them may be slow. */
+/* The usual value is this quantile of a worker's steps, because some of the steps may be slow. */
 #define WORKERS_MOST_STEPS 0.4
 
 struct workers_flag {
@@ -13,7 +13,7 @@ struct workers_flag {
 	uint32_t series, also;
 	double self_excess; /* excess of self time, as a share */
 	uint32_t kind;
-	bool replica; /* of all ranks of a replica */
+	bool replica; /* all ranks of a replica are slow */
 	bool pair;    /* the worker has one peer only */
 	bool reported;
 };
@@ -24,8 +24,9 @@ struct workers {
 	double *self;  /* [workers][steps]: self time, relative to its role's level */
 	double *late;  /* [workers][steps]: ns above its role's level */
 	double *level; /* [workers]: self time, ns */
-	bool *away;    /* [steps]: a worker was slow, so nothing is learned from the step */
-	double *usual; /* [workers]: the unit of self, ns: the level of its role, or its own */
+	bool *away; /* [steps]: some worker was slow in the step, so nothing is learned from it */
+	/* [workers]: the unit of self, ns: the level of the worker's role, or its own */
+	double *usual;
 	/* [workers][steps]: one of the further times, relative to its usual value */
 	double *more;
 	double *role_level; /* [roles]: level of the lower half of the workers */

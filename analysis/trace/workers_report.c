@@ -83,7 +83,7 @@ static void add_ranks(const struct workers *w, struct finding *f, const struct w
 ORDER_BY(worse, const struct workers_flag *,
 	 ORDER((*b)->self_excess, (*a)->self_excess) ?: ORDER((*a)->worker, (*b)->worker));
 
-/* Flags at the same time are one fault; the worst one gives its steps. */
+/* Flags at the same time are one fault. The worst flag decides the steps of the finding. */
 static void report_group(struct workers *w, struct workers_flag **group, uint32_t n,
 			 workers_report *report, void *context)
 {
@@ -271,7 +271,7 @@ static size_t lay_out(const struct workers_table *t, void *memory, struct skew_s
 	return at.bytes;
 }
 
-/* The skew of a role: whether the heaviest worker changes, and what it costs. value:
+/* The skew of a role: whether the heaviest worker changes, and what this costs. value:
  * [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role,
 			     const bool *slow, struct skew_scratch *x)
@@ -289,8 +289,9 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
 	return skew_of(x->step, t->steps, x->times, t->workers, x->loss);
 }
 
-/* Computes the skew of every role. A flag that the role's unequal input explains is not reported.
- * For that, the skew without the input of whole replicas counts, which has its own finding. */
+/* Computes the skew of every role. A flag that the role's unequal input explains is not
+ * reported. This uses the skew without the input of whole replicas, because that input has its
+ * own finding. */
 static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
 	struct skew_scratch x;
@@ -341,7 +342,7 @@ static void report_skew(struct workers *w, const struct role_skew *skew, workers
 /* ---- the job as a whole ---- */
 
 /* The length of each step relative to the usual length, over the workers that are not slow by
- * themselves. NAN if most are; they have a finding of their own. */
+ * themselves. NAN: most workers are slow; they have a finding of their own. */
 static void commons(struct workers *w, const bool *slow)
 {
 	const struct workers_table *t = w->t;
@@ -366,7 +367,7 @@ static void commons(struct workers *w, const bool *slow)
 				   ? NAN
 				   : median_of(w->scratch, n);
 	}
-	/* While a worker is slow, the others' self times may be hidden by waiting. */
+	/* While a worker is slow, waiting may hide a part of the others' self times. */
 	for (uint32_t s = 0; s < t->steps; s++) {
 		w->away[s] = false;
 		for (uint32_t i = 0; i < t->workers; i++)
@@ -402,8 +403,8 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 	return now / usual - 1;
 }
 
-/* Adds the workers whose time rose. If some did not, most ranks are slow, not the whole job. The
- * paper's rule makes no such difference. */
+/* Adds the workers whose time rose. If the time of some did not rise, most ranks are slow, not the
+ * whole job. The paper's rule does not make this distinction. */
 static void add_risen(struct workers *w, struct finding *f, const struct peers_flag *c)
 {
 	uint32_t stayed = 0;
