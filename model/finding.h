@@ -60,9 +60,9 @@ struct finding {
 	double effect_ns;  /* the same, per step */
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */
-	/* The rest is about requests. count: how many missed the objective in this way. period_ns: the
-	 * usual time between two of them. anomaly_id: of the windows that show it, not zero.
-	 * step_..._ns: when the slow step of the worst request was. 0: not known. */
+	/* The rest is about requests. count: how many missed the objective in this way. period_ns:
+	 * the usual time between two of them. anomaly_id: the id of the windows that show it, never
+	 * all zeros. step_..._ns: when the slow step of the worst request was. 0: not known. */
 	uint64_t count;
 	double period_ns;
 	uint8_t anomaly_id[16];
@@ -82,8 +82,9 @@ struct finding_report {
 	struct finding finding;
 	bool ended;
 	uint64_t sender; /* the node whose beats reported the job; 0: unknown */
-	/* Set by the incident set, not by the caller: which process reported it last, and since
-	 * when, if another one reported it earlier. */
+	/* The incident set fills these, not the caller. reporter: the process that reported it
+	 * last. reported_begin_unix_ns: the begin that it reported; begin_unix_ns may be earlier,
+	 * from another process's report. */
 	uint64_t reporter, reported_begin_unix_ns;
 };
 
@@ -100,7 +101,8 @@ enum finding_cause finding_cause_find(const char *id);
 enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
 bool finding_names(const struct finding *f, int32_t rank);
-/* What the rank loses per step: by the evidence about it, else as the worst rank. */
+/* What the rank loses per step, ns: by the evidence about it; without such evidence, as much as the
+ * worst rank. */
 double finding_effect_of(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one with the least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt,

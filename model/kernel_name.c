@@ -41,7 +41,7 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 		to--;
 	if (from == to)
 		return;
-	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the last one takes the rest */
+	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the last argument takes the rest */
 		s->arg[KERNEL_NAME_ARGS_MAX - 1].bytes =
 		    (size_t)(to - s->arg[KERNEL_NAME_ARGS_MAX - 1].at);
 		return;
@@ -50,7 +50,8 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 	s->arg[s->arg_count++].bytes = (size_t)(to - from);
 }
 
-/* From after '<' to after its '>', or to the end: traces cut long names. */
+/* Reads from after '<' to after its '>', or to the end of the name, because traces cut long
+ * names. */
 static void take_arguments(struct scan *s)
 {
 	const char *from = s->at;
@@ -80,7 +81,7 @@ static bool looks_like_cxx(const char *text)
 	return strchr(text, '<') || strstr(text, "::") || (strchr(text, '(') && strchr(text, ')'));
 }
 
-/* What stands before '<' is a name: in C++ "f<T>", in Rust "f::<T>". */
+/* Reads the arguments of a name before '<': in C++ "f<T>", in Rust "f::<T>". */
 static void take_generic(struct scan *s)
 {
 	if (s->base_bytes > 2 && !memcmp(s->base + s->base_bytes - 2, "::", 2))

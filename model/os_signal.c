@@ -162,7 +162,7 @@ bool os_signal_is_notable(const struct os_signal *s)
 	return s->flags || kind == OS_SIGNAL_KINDS || s->value >= table[kind].notable;
 }
 
-/* How far it is above the usual value, in units of `raised`. Signals are sorted by this. */
+/* How far the signal is above its usual value, in units of `raised`. Signals are sorted by this. */
 static double strength(const struct os_signal *s)
 {
 	enum os_signal_kind kind = os_signal_find(s->name);

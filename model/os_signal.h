@@ -17,7 +17,7 @@
 #define OS_SIGNAL_TOTAL	 2u /* reported in every window */
 
 struct os_signal {
-	char name[OS_SIGNAL_NAME_BYTES];       /* from the table, or from another version's */
+	char name[OS_SIGNAL_NAME_BYTES]; /* from the table of this version or of another one */
 	char subject[OS_SIGNAL_SUBJECT_BYTES]; /* the thing that it is about; "": the rank */
 	char unit[OS_SIGNAL_UNIT_BYTES];       /* of value and usual: "ms/s", "1/s", "ms", ... */
 	double value;			       /* mean over the window */
@@ -60,7 +60,8 @@ enum os_signal_kind {
 	OS_SIGNAL_IO_LIMIT,    /* of its cgroup or one above: "reads of vda (1 MB/s)" */
 	OS_SIGNAL_LINK_TIME,   /* the library's transfers: "2 to 3 of communicator c0ffee" */
 	OS_SIGNAL_LINK_WAIT,   /* the same subject */
-	OS_SIGNAL_NCCL_RAS,    /* what NCCL says of the job: "rank 2 of 0xc0ffee does not answer" */
+	/* what NCCL reports about the job: "rank 2 of 0xc0ffee does not answer" */
+	OS_SIGNAL_NCCL_RAS,
 	/* of the rank's GPU: "GPU 3" */
 	OS_SIGNAL_GPU_SM_CLOCK, /* "GPU 3 (at most 1980 MHz)" */
 	OS_SIGNAL_GPU_MEM_CLOCK,
@@ -73,7 +74,7 @@ enum os_signal_kind {
 	OS_SIGNAL_GPU_PCIE_REPLAYS,
 	OS_SIGNAL_GPU_PCIE_LINK,
 	OS_SIGNAL_GPU_XID,    /* "XID 79 of GPU 3" */
-	OS_SIGNAL_GPU_OTHERS, /* processes that are not the job's: "python3 (pid 7) on GPU 3" */
+	OS_SIGNAL_GPU_OTHERS, /* processes of others: "python3 (pid 7) on GPU 3" */
 	OS_SIGNAL_KINDS
 };
 
@@ -101,20 +102,20 @@ const struct os_signal_info *os_signal_info(enum os_signal_kind kind);
 /* OS_SIGNAL_KINDS: the name is not in the table. */
 enum os_signal_kind os_signal_find(const char *name);
 
-/* Fills in names, unit and flags from the table; raised by its rule. usual < 0: unknown, then five
- * times as much is required. step_ms: the window's median step, 0 unknown. */
+/* Fills the signal from the table: name, unit and flags, with OS_SIGNAL_RAISED by the kind's rule.
+ * usual < 0: unknown. step_ms: the window's median step; 0: unknown. */
 void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject,
 		    double value, double usual, double step_ms);
 /* Whether to report it: raised, total or notable. */
 bool os_signal_is_notable(const struct os_signal *s);
 /* qsort: raised first, then by strength, then by name and subject. */
 int os_signal_order(const void *a, const void *b);
-/* Adds *s to list[*count], or merges it with the same name and subject (the stronger one stays). A
- * full list drops the weakest one that is not a total. */
+/* Adds *s to list[*count]. If the list has a signal with the same name and subject, the stronger of
+ * the two stays. A full list drops its weakest signal that is not a total. */
 void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max,
 		   const struct os_signal *s);
 /* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out.
  */
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
-/* Only its end: " (usually 2)"; "" if unknown. */
+/* Only the end of that text: " (usually 2)"; "" if the usual value is unknown. */
 const char *os_signal_usual_text(const struct os_signal *s, char *out, size_t bytes);

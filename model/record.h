@@ -49,8 +49,9 @@ enum record_kind {
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
 #define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
 #define RECORD_FLAG_PYTHON    0x0100 /* span: of a catalogue of Python functions */
-#define RECORD_FLAG_CONTINUES 0x0400 /* step's begin: requests of the step before continue in it */
-#define RECORD_FLAG_DONE      0x0200 /* span's request: it ends here */
+/* STEP_BEGIN: requests of the step before continue in this step */
+#define RECORD_FLAG_CONTINUES 0x0400
+#define RECORD_FLAG_DONE      0x0200 /* SPAN_REQUEST: the request ends here */
 #define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: of an optimizer, if known */
 
 struct record {
@@ -66,7 +67,8 @@ struct record {
 	uint32_t thread; /* host: tid; device: CUDA device ordinal */
 	uint32_t stream; /* CUPTI stream id, or a dense id of the handle */
 	uint32_t correlation;
-	uint32_t seq; /* COLL, COLL_KERNEL: the k-th call of (communicator, function[, pair]) */
+	/* COLL, COLL_KERNEL: number of the call of (communicator, function[, pair]) */
+	uint32_t seq;
 	uint32_t grid[3];
 	uint16_t block[3];
 	uint16_t registers;

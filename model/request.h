@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * request.h - requests of a serving job: what a node reports of them, and the record of one that
- * missed an objective.
+ * request.h - requests of a serving job: what a node reports about them, and the record of a
+ * request that missed an objective.
  *
  *   arrival --api--> handed over --queue--> scheduled --prefill--> first token --decode--> last token
  *                                                                          \--output--> delivered
  *
- * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: made
- * from what the job's processes report; the node bounds it. */
+ * Times: ns of the node's CLOCK_MONOTONIC; 0: not known. Tokens: counts. Threads: any. Trust: the
+ * data comes from the job's processes; the node bounds it. */
 #pragma once
 
 #include "model/durations.h"
@@ -14,13 +14,14 @@
 
 enum request_phase {
 	REQUEST_PHASE_NONE,
-	REQUEST_API,	  /* from its arrival until the API process hands it to the engine */
-	REQUEST_QUEUE,	  /* until its first step begins */
-	REQUEST_PREFILL,  /* until its first token */
-	REQUEST_DECODE,	  /* in the steps after that */
-	REQUEST_PAUSE,	  /* between these steps: others ran */
-	REQUEST_OUTPUT,	  /* from a token until the API process has delivered it */
-	REQUEST_DRAFTS,	  /* in decode steps that the usual number of accepted drafts would save */
+	REQUEST_API,	 /* from its arrival until the API process hands it to the engine */
+	REQUEST_QUEUE,	 /* until its first step begins */
+	REQUEST_PREFILL, /* until its first token */
+	REQUEST_DECODE,	 /* in the steps after that */
+	REQUEST_PAUSE,	 /* between these steps, while other requests ran */
+	REQUEST_OUTPUT,	 /* from a token until the API process has delivered it */
+	/* in decode steps that would not be needed if as many drafts as usual were accepted */
+	REQUEST_DRAFTS,
 	REQUEST_TRANSFER, /* from its last step in one engine to its first in another */
 	REQUEST_PHASES
 };
@@ -31,15 +32,16 @@ enum request_objective { REQUEST_TTFT, REQUEST_TPOT, REQUEST_OBJECTIVES };
 /* "ttft", "tpot"; "none" for an unknown number. Static text. */
 const char *request_objective_name(unsigned objective);
 
-/* A request's id as text, as spans carry it: the same hash in every process. base: without the suffix
- * that an engine appended (base/request_id.h). */
+/* Hash of a request's id, given as the text that spans carry: the same in every process. base:
+ * leaves out the suffix that an engine appended (base/request_id.h). */
 uint64_t request_hash(const char *id, bool base);
 
 /* A step of an engine, as one request sees it. */
 struct request_step {
 	uint64_t begin_ns, end_ns;
-	uint32_t tokens;	     /* of the request */
-	uint32_t step_tokens, batch; /* of all requests in it; their number */
+	uint32_t tokens; /* of the request */
+	/* step_tokens: of all requests in the step; batch: number of these requests */
+	uint32_t step_tokens, batch;
 };
 
 #define REQUEST_SPAN_BYTES 64
@@ -51,15 +53,17 @@ struct request_violation {
 	uint32_t phase;	    /* enum request_phase that took most of the time */
 	uint32_t prompt_tokens, output_tokens;
 	uint64_t arrival_ns, scheduled_ns, first_ns, last_ns;
-	uint64_t value_ns, phase_ns; /* TTFT or TPOT; the part of it in that phase */
-	uint64_t objective_ns;	     /* what value_ns exceeds; 0: not known (an older node) */
+	/* value_ns: TTFT or TPOT; phase_ns: the part of it in that phase */
+	uint64_t value_ns, phase_ns;
+	uint64_t objective_ns; /* what value_ns exceeds; 0: not known (an older node) */
 	/* the longest step of that phase; begin_ns 0: none; batch 0: it has not ended */
 	struct request_step slow;
 	char span[REQUEST_SPAN_BYTES]; /* the innermost span that fills most of it; "": none */
 };
 
-/* What one node saw of a request that other nodes may have seen too (docs/requests.md, "Instances on
- * different nodes"). Fields as in struct request. An open one has only id, serial and flags. */
+/* What one node saw of a request that other nodes may have seen too (docs/requests.md,
+ * "Instances on different nodes"). Fields as in struct request. An open piece has only id,
+ * serial and flags. */
 /* clang-format off */
 #define REQUEST_PIECE_TIMES(X) \
 	X(arrival_ns) X(handed_ns) X(queued_ns) X(scheduled_ns) X(first_ns) X(last_ns) X(ended_ns) \
@@ -71,16 +75,17 @@ struct request_violation {
 	X(decode_steps)
 /* clang-format on */
 #define REQUEST_TOKENS_MAX   100000000u
-#define REQUEST_PIECE_NS_MAX 3600000000000ull /* of a sum and of a step */
+#define REQUEST_PIECE_NS_MAX 3600000000000ull /* the most, for a sum and for a step */
 enum { REQUEST_PIECE_STEPS = 4 };
 enum request_piece_flag {
-	REQUEST_PIECE_OPEN = 1, /* it goes on; a piece with the same serial will replace this one */
-	REQUEST_PIECE_LOST = 2, /* it has no end here */
+	/* the request goes on; a piece with the same serial will replace this one */
+	REQUEST_PIECE_OPEN = 1,
+	REQUEST_PIECE_LOST = 2,	   /* the request has no end on this node */
 	REQUEST_PIECE_COUNTED = 4, /* the node's beats have counted its arrival */
 	REQUEST_PIECE_SHARED = 8,  /* two requests of the node had its id at once */
 };
 struct request_piece {
-	uint64_t id, serial; /* serial: of the node */
+	uint64_t id, serial; /* serial: number given by the node */
 	uint32_t flags;	     /* enum request_piece_flag */
 #define X(f) uint64_t f;
 	REQUEST_PIECE_TIMES(X)
@@ -105,7 +110,7 @@ struct request_pieces {
 struct request_counts {
 	uint64_t arrived, ended, lost;
 	uint64_t judged[REQUEST_OBJECTIVES], violated[REQUEST_OBJECTIVES];
-	uint64_t violations_dropped; /* without room for their record */
+	uint64_t violations_dropped; /* violations that are counted, but had no room for a record */
 };
 void request_counts_add(struct request_counts *to, const struct request_counts *from);
 
@@ -114,13 +119,13 @@ void request_counts_add(struct request_counts *to, const struct request_counts *
 struct request_job {
 	char job[WIRE_TEXT_BYTES];
 	uint32_t running, waiting; /* now */
-	uint64_t oldest_wait_ns;   /* how long the oldest waiting one has waited; 0: none */
+	uint64_t oldest_wait_ns;   /* how long the oldest waiting request has waited; 0: none */
 	struct request_counts counts;
 	struct durations ttft, tpot, queue;
 	struct request_violation violation[REQUEST_VIOLATIONS_MAX];
 	uint32_t violation_count;
 };
 
-/* Violations with the same objective, phase and span in one job are one incident. The id of its
- * windows (window.anomaly_id), the same on every node. */
+/* Computes the anomaly_id for windows about a violation. Violations with the same objective, phase
+ * and span in one job are one incident, so they have the same id on every node. */
 void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16]);

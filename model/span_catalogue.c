@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Uses libyaml's document and not its events: a document is checked piece by piece at fixed places,
+ * Uses libyaml's documents, not its events: the parts of a document can be checked in any order,
  * and each node carries its line. */
 #include "model/span_catalogue.h"
 
@@ -61,7 +61,7 @@ static yaml_node_t *node_of(struct catalogue *c, int index)
 	return yaml_document_get_node(&c->doc, index);
 }
 
-/* A scalar's text; NULL, after a message, if the node is none, is empty, too long, or has bytes
+/* A scalar's text. NULL, after a message: the node is no scalar, is empty or too long, or has bytes
  * that a line cannot have. */
 static const char *text_of(struct catalogue *c, const yaml_node_t *n, const char *what)
 {
@@ -115,8 +115,8 @@ static size_t identifier(const char *text)
 	return n;
 }
 
-/* The length of a dotted name of at most `most` parts; 0: it is none. `locals`: "<locals>" may
- * stand between two of them. */
+/* The length of a dotted name of at most `most` parts; 0: the text is no such name. `locals`:
+ * "<locals>" may stand between two parts. */
 static size_t dotted(const char *text, unsigned most, bool locals)
 {
 	size_t at = 0;
@@ -158,13 +158,13 @@ static void put_function(struct catalogue *c, const yaml_node_t *n)
 	buf_printf(c->out, "function\t%.*s\t%s\n", (int)module, text, name);
 }
 
-/* Words of a term besides its path, and their sign in the compiled form. */
+/* The words that a term may have besides its path, and their signs in the compiled form. */
 static const struct {
 	const char *word;
 	char sign;
 } forms[] = {{"len", '#'}, {"sum", '+'}, {"ones", '='}, {"base", '-'}};
 
-/* One term, PATH or FORM(PATH), at text: appends it. Its length; 0: it is none. */
+/* Appends the term, PATH or FORM(PATH), at `text`. Returns its length; 0: there is no term. */
 static size_t put_term(struct catalogue *c, const char *text)
 {
 	size_t path;
@@ -185,7 +185,7 @@ static size_t put_term(struct catalogue *c, const char *text)
 	return path;
 }
 
-/* Where a value is: terms that are added up. */
+/* Appends where a value is: terms that are added up. */
 static void put_value(struct catalogue *c, const yaml_node_t *n, const char *what)
 {
 	const char *text = text_of(c, n, what), *at = text;
@@ -207,7 +207,7 @@ static void put_value(struct catalogue *c, const yaml_node_t *n, const char *wha
 	buf_puts(c->out, "\n");
 }
 
-/* "step {tokens} of *": what is in braces is a work. */
+/* Appends an NVTX pattern: "step {tokens} of *". The word in braces names a work. */
 static void put_nvtx(struct catalogue *c, const yaml_node_t *n)
 {
 	const char *text = text_of(c, n, "nvtx");
@@ -261,7 +261,8 @@ static const char *const span_keys[SPAN_KEYS] = {"nvtx",   "name",  "functions",
 						 "thread", "work",  "request",	 "requests",
 						 "step",   "decode"};
 
-/* The values of a mapping's keys, in the order of `keys`; complains of others and of doubles. */
+/* Gets the values of a mapping's keys, in the order of `keys`. Reports unknown keys and
+ * duplicates. */
 static bool map_of(struct catalogue *c, const yaml_node_t *n, const char *what,
 		   const char *const *keys, yaml_node_t **value, size_t count)
 {
@@ -294,8 +295,8 @@ static void put_work(struct catalogue *c, const yaml_node_t *n)
 			put_value(c, v[i], works[i]);
 }
 
-/* The requests of a span: where a dict ID -> count or a list of ids is, or where a list of objects
- * is and what they have. */
+/* Appends where the requests of a span are: a dict ID -> count, a list of ids, or a list of objects
+ * and the attributes to read from them. */
 static void put_requests(struct catalogue *c, const yaml_node_t *n)
 {
 	static const char *const keys[] = {"in", "id", "tokens", "done"};

@@ -317,8 +317,8 @@ static uint32_t sum_of(uint32_t a, uint32_t b)
 	return a < UINT32_MAX - b ? a + b : UINT32_MAX;
 }
 
-/* Moves the taken time of a dropped interval to the thread's next one. Only on-CPU time: a
- * throttled thread was off the CPU. */
+/* Moves the taken on-CPU time of a dropped interval to the thread's next one. THROTTLED stays,
+ * because a throttled thread was off the CPU. */
 static void pass_on(const struct stack_switch *from, struct stack_switch *to)
 {
 	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)

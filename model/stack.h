@@ -12,8 +12,8 @@
 
 #include "base/keyed.h"
 
-/* Bytes of a file's identity: its Build ID, cut to 20 bytes, and 16 bytes of its content's digest
- * (symbol/symbol_content.h). */
+/* The most bytes of a file's identity: its Build ID, cut to 20 bytes, followed by 16 bytes of its
+ * content's digest (symbol/symbol_content.h). */
 #define STACK_BUILD_ID_MAX 36
 
 enum stack_frame_kind {
@@ -26,14 +26,14 @@ enum stack_frame_kind {
 };
 
 enum stack_frame_flags {
-	STACK_FRAME_RETURN = 1,	 /* a return address: look up address - 1 */
-	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack after code without
-				  * tables */
-	STACK_FRAME_FP = 4,	 /* reached by a frame pointer in code without unwind information */
-	STACK_FRAME_SHIM = 8,	 /* an interpreter's entry that Python frames could not replace */
+	STACK_FRAME_RETURN = 1, /* a return address: look up address - 1 */
+	/* found by a bounded scan of the stack, after code without tables */
+	STACK_FRAME_SCANNED = 2,
+	STACK_FRAME_FP = 4,   /* reached by a frame pointer in code without unwind information */
+	STACK_FRAME_SHIM = 8, /* an interpreter's entry that Python frames could not replace */
 };
 
-/* The name of a Python function whose own could not be read. */
+/* Stands for the name of a Python function that could not be read. */
 #define STACK_NO_NAME "?"
 
 struct stack_frame {
@@ -57,23 +57,25 @@ enum stack_end {
 	STACK_END_NO_ROW,      /* no unwind information for this pc */
 	STACK_END_UNSUPPORTED, /* a rule that the table cannot express */
 	STACK_END_FAULT,       /* the stack could not be read */
-	STACK_END_GUESSED,     /* reached a root through a guess: a frame was found without a rule,
-			        * or Python and native frames disagree */
+	/* reached a root, but guessed: a frame was found without a rule, or Python and native
+	 * frames disagree */
+	STACK_END_GUESSED,
 	STACK_END_COUNT
 };
 
 enum stack_sample_kind {
 	STACK_ON_CPU =
-	    1, /* count samples; weight_ns: count times the sampling period over the fraction */
-	STACK_OFF_CPU, /* counts blocking events; weight_ns: off-CPU time. An event that spans
-			   * batches is in each of them, with its part of the time */
+	    1, /* counts samples; weight_ns: count times the period over the sampled fraction */
+	/* counts blocking events; weight_ns: off-CPU time. An event that spans several batches is
+	 * in each of them, with its part of the time */
+	STACK_OFF_CPU,
 };
 
 enum stack_gil {
 	STACK_GIL_NONE = 0, /* no interpreter in this thread, or a build without a GIL */
 	STACK_GIL_HOLDER,
-	STACK_GIL_WAITER,   /* has a thread state, waits for the GIL */
-	STACK_GIL_RELEASED, /* has a thread state, runs native code without the GIL */
+	STACK_GIL_WAITER,   /* has a thread state, and waits for the GIL */
+	STACK_GIL_RELEASED, /* has a thread state, and runs native code without the GIL */
 	STACK_GIL_UNKNOWN,
 };
 
@@ -94,8 +96,9 @@ struct stack_sample {
 	uint32_t waker_comm; /* string */
 };
 
-/* What a sample adds to the sum of squared weights. weight^2 / sum is the number of samples of equal
- * weight that would be as exact (Kish, Survey Sampling, 1965): threads are sampled at unequal rates. */
+/* What a sample adds to the sum of squared weights. Threads are sampled at unequal rates, so
+ * samples have unequal weights. (Sum of weights)^2 / (sum of squares) is the number of samples of
+ * equal weight that would be as exact (Kish, Survey Sampling, 1965). */
 static inline double stack_sample_square(const struct stack_sample *s)
 {
 	return (double)s->weight_ns * (double)s->weight_ns / (s->count ? s->count : 1);
@@ -163,14 +166,15 @@ enum stack_switch_cause {
 };
 
 #define STACK_SWITCH_NO_STACK UINT32_MAX
-/* Marks a number of the first PID namespace: the thread has no number in the daemon's. */
+/* Marks a thread number of the initial PID namespace: the thread has no number in the daemon's
+ * namespace. */
 #define STACK_SWITCH_NOT_OURS (1u << 31)
-/* In place of a waker: a timer ended the wait. */
+/* In place of a waker's number: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
-/* Bits beside a waker's number, which is below 2^22: what ended the wait. NETWORK: data that arrived from
- * the network. PROCESS: a system call of another process. CHILD: the thread's process started that
- * process, itself or through others. RANK: a launch thread of another rank of this node, or a thread
- * for which launch threads there wait. */
+/* Bits beside a waker's number, which is below 2^22. They say what ended the wait. NETWORK: data
+ * that arrived from the network. PROCESS: a system call of another process. CHILD: the thread's
+ * process started that other process, directly or through others. RANK: a recorded thread of another
+ * rank of this node. */
 #define STACK_WAKER_NETWORK (1u << 22)
 #define STACK_WAKER_PROCESS (1u << 23)
 #define STACK_WAKER_CHILD   (1u << 24)
@@ -184,12 +188,13 @@ struct stack_switch {
 	uint64_t out_ns, in_ns;
 	/* runnable from then on; 0: it did not sleep, or the wake-up was not recorded */
 	uint64_t woken_ns;
-	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; for a sleep, the time from woken_ns
-					   * on is WOKEN */
-	/* With COUNTED: what was taken of its on-CPU time before out_ns (folded: also between the
-	 * intervals), and of its runnable time here (THROTTLED). UINT32_MAX: this much or more. */
+	/* the time in each state; of a sleep, the time from woken_ns on counts as WOKEN */
+	uint64_t ns[STACK_SWITCH_STATES];
+	/* With COUNTED: what was taken from the thread's on-CPU time before out_ns (folded: also
+	 * between the intervals), and from its runnable time in this record (THROTTLED).
+	 * UINT32_MAX: this much or more. */
 	uint32_t taken_ns[STACK_TAKEN_KINDS];
-	uint32_t faults; /* page faults, on the CPU before out_ns */
+	uint32_t faults; /* page faults while on the CPU before out_ns */
 	uint32_t pid, tid;
 	uint32_t count;	    /* intervals that ended here: 1, 0 (OPEN), or the number folded */
 	uint32_t stack;	    /* where it went to sleep; STACK_SWITCH_NO_STACK: not recorded */
@@ -208,13 +213,14 @@ static inline uint32_t stack_switch_waker(const struct stack_switch *s)
 	return s->waker_tid == STACK_WAKER_TIMER ? 0 : s->waker_tid & ~STACK_WAKER_BITS;
 }
 
-/* A thread whose switches are in the batch. Time between begin_ns and end_ns that is in none of its
- * records was on-CPU time. */
+/* A thread whose switches are in the batch. It was on a CPU at all times from begin_ns to end_ns
+ * that no record covers. */
 struct stack_switch_thread {
 	uint64_t begin_ns, end_ns;	      /* equal: no switch was seen yet */
 	uint64_t records;		      /* not folded, and ended */
 	uint64_t folded[STACK_SWITCH_CAUSES]; /* off-CPU intervals */
-	uint64_t missed; /* switches that were not recorded: part of begin_ns to end_ns is wrong */
+	/* switches that were not recorded, so a part of begin_ns to end_ns is wrong */
+	uint64_t missed;
 	uint32_t pid, tid;
 	bool ended; /* the thread has ended */
 };
@@ -240,11 +246,11 @@ struct stack_batch {
 	void *index;	  /* the builder's hash tables; NULL in a batch that is only read */
 };
 
-/* Makes an empty batch in the caller's storage. key: for the builder's tables, whose content a peer
- * chooses; results do not depend on it. */
+/* Makes an empty batch in the caller's storage. key: secret key of the builder's hash tables,
+ * because peers choose what the tables hold; results do not depend on it. */
 void stack_batch_init(struct stack_batch *b, const struct keyed *key);
 void stack_batch_fini(struct stack_batch *b);
-/* Removes the content, keeps the memory. */
+/* Removes the content but keeps the memory. */
 void stack_batch_clear(struct stack_batch *b);
 
 /* Builders intern: the same content gives the same index. All return 0 and the index in *out,
@@ -261,12 +267,12 @@ int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s);
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t);
 /* By thread, then by time. */
 void stack_batch_switches_sort(struct stack_batch *b);
-/* For a sorted batch: drops off-CPU intervals below min_ns, which then count as on-CPU time. Time
- * taken during them moves to the thread's next interval; the last one stays if it has some. */
+/* For a sorted batch: drops off-CPU intervals below min_ns, which then count as on-CPU time. The
+ * taken time of a dropped interval moves to the thread's next interval. A thread's last interval is
+ * kept if it has taken time. */
 void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns);
-/* Copies into *into the part of *from that belongs to the pids (pid_count of them; 0: all) and to
- * [begin_ns, end_ns). *into may already have samples. Switches that overlap the range are copied
- * whole. */
+/* Copies to *into the part of *from that belongs to these pids (pid_count 0: all) and to [begin_ns,
+ * end_ns). *into may already have samples. Switches that overlap the range are copied whole. */
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from,
 		      const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns);
 
@@ -276,7 +282,8 @@ static inline const char *stack_batch_text(const struct stack_batch *b, uint32_t
 	return string < b->string_count ? b->strings + b->string_offset[string] : "";
 }
 
-/* A Python function whose name could not be read: it says nothing, and accuses nobody. */
+/* Whether the frame is a Python function whose name could not be read. Such a frame says nothing,
+ * and accuses nobody. */
 bool stack_frame_is_nameless(const struct stack_batch *b, const struct stack_frame *f);
 
 /* Whether every index is within its table, and counts are within bounds: for batches from another

@@ -11,12 +11,13 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 /* the GPU worked for less than 70% of its latency: it waited for launches */
 #define STEP_FLAG_CPU_BOUND 0x02
 #define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
-#define STEP_FLAG_FIRST	    0x08 /* at the edge: its begin is not a boundary; not judged */
-/* at the edge: its end is the file's, not a boundary; not judged */
+/* at an edge of the recording: its begin is not a boundary; not judged */
+#define STEP_FLAG_FIRST 0x08
+/* at an edge of the recording: it ends with the file, not at a boundary; not judged */
 #define STEP_FLAG_LAST 0x20
 #define STEP_FLAG_EDGE (STEP_FLAG_FIRST | STEP_FLAG_LAST)
-/* its work vector is the one that the job states, not what it launched: somebody waits for the step, and
- * its work says how long it should take (requests of a serving engine, with their tokens) */
+/* The work vector is stated by the job, not counted from launches. Somebody waits for such a step,
+ * and its work shows how long it should take (requests of a serving engine, with their tokens). */
 #define STEP_FLAG_STATED 0x40
 #define STEP_FLAG_RESYNC 0x10 /* the pattern was lost and found again at its end; also FIRST */
 
@@ -41,8 +42,9 @@ struct step {
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
 	uint64_t copy_ns;	  /* union of copies */
-	/* time of device_latency_ns (0: from the first kernel's start to the last one's end) without
-	 * a kernel or copy of the step */
+	/* time within device_latency_ns during which no kernel or copy of the step ran; if
+	 * device_latency_ns is 0, within the time from the first kernel's start to the last
+	 * kernel's end */
 	uint64_t idle_ns;
 	uint64_t launch_gap_max_ns; /* longest host time between two launches of the step */
 	uint32_t kernels, launches, collectives, copies, unmatched;
@@ -60,7 +62,7 @@ struct step {
 				     * the wire also if it is not latency_ns */
 };
 
-/* Whether latency_ns is the time until device_end_ns; else until end_ns. */
+/* Whether latency_ns ends at device_end_ns; otherwise it ends at end_ns. */
 static inline bool step_ends_on_device(const struct step *s)
 {
 	return s->source != STEP_SOURCE_EXPLICIT && s->device_latency_ns;
@@ -78,12 +80,12 @@ struct step_kernel {
 };
 #define STEP_KERNELS_MAX 192 /* names stored per step, by time; the others add up under name 0 */
 
-enum kinds_part {		  /* the account that is longer */
+enum kinds_part {		  /* the account that took longer */
 		  KINDS_HOST = 0, /* the GPU waits for the host */
 		  KINDS_COMPUTE = 1,
 		  KINDS_COPY = 2,
 		  KINDS_WAIT =
-		      3, /* collectives: the other ranks are late, or the network is slow */
+		      3, /* collectives took longer: other ranks are late, or the network is slow */
 		  KINDS_PARTS
 };
 
@@ -95,9 +97,9 @@ struct kinds_row {
 	uint64_t count;	 /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
 	double steps;			/* per occurrence, mean */
-	/* per occurrence, mean: the extra time; by work: the whole time */
+	/* mean per occurrence: the extra time; of a kind by work, the whole time */
 	double cost_ns;
 	double share;		      /* share of the time of all judged steps */
-	double launches, collectives; /* by work: per step, mean */
+	double launches, collectives; /* only of a kind by work: mean per step */
 	bool grown;		      /* the latest occurrence was longer than usual */
 };

@@ -6,11 +6,13 @@
 #include <stdint.h>
 
 struct transfer {
-	uint64_t begin_ns, end_ns; /* from the first to the last */
+	uint64_t begin_ns, end_ns; /* from the first transfer to the last one */
 	uint64_t comm;		   /* the library's hash, the same on every rank */
-	uint64_t bytes, wait_ns;   /* sums: sizes; times with the network, which overlap */
-	uint32_t seq, count;	   /* of the collective, per communicator and function; transfers */
-	int32_t peer;		   /* ranks in the communicator */
+	/* sums: of the sizes, and of the times with the network, which overlap */
+	uint64_t bytes, wait_ns;
+	/* seq: the collective's number, per communicator and function; count: of transfers */
+	uint32_t seq, count;
+	int32_t peer; /* peer, rank: numbers in the communicator */
 	uint16_t rank;
 	uint8_t func, channel; /* enum record_coll; 0 unknown */
 };

@@ -19,18 +19,19 @@ enum { POD_NAMESPACE, POD_NAME, POD_CONTAINER, POD_HOST, POD_TEXTS };
 struct wire_pod {
 	char text[POD_TEXTS][WIRE_TEXT_BYTES];
 };
-/* Their names in JSON and in metrics: those of DCGM's exporter, to join on. */
+/* The names of these texts in JSON and in metrics. DCGM's exporter uses the same names, so metrics
+ * of both can be joined. */
 extern const char *const window_pod_keys[POD_TEXTS];
 struct buf;
 /* Appends ,"namespace":"...","pod":"..." and so on. */
 void window_pod_json(const struct wire_pod *pod, struct buf *out);
-/* The host's name for people: what the Pod says, else the node's. Borrowed from either. */
+/* The host's name for people: the Pod's host if it is known, else the node's name. Borrowed from
+ * the argument. */
 const char *window_pod_host(const struct wire_pod *pod, const char *node);
 
-/* The sender. Texts are NUL-terminated valid UTF-8.
- * Proven and claimed: the node vouches for the uid in the job's key (base/job_key.h) and for the
- * pid. The node's own name is a claim unless a certificate proves it. Everything else is the job's
- * claim. */
+/* The sender. Texts are NUL-terminated valid UTF-8. Trust: the node vouches for the uid in the
+ * job's key (base/job_key.h) and for the pid. The node's own name is a claim unless a certificate
+ * proves it. Everything else is the job's claim. */
 struct wire_rank {
 	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID if the node does not vouch for one */
 	char node[WIRE_TEXT_BYTES];
@@ -62,7 +63,7 @@ enum window_reason {
 #define WINDOW_SAYS_OWN	  1u /* the rank itself was slow; it did not only wait for others */
 #define WINDOW_SAYS_WAITS 2u /* it only waited */
 #define WINDOW_SAYS_LASTS 4u /* it stays slow: no transient, however few steps the window has */
-#define WINDOW_SAYS_AGAIN 8u /* requested: its steps are in other windows too */
+#define WINDOW_SAYS_AGAIN 8u /* it was requested, so its steps are in other windows too */
 unsigned window_reason_says(unsigned reason);
 const char *window_reason_name(unsigned reason);   /* "self", ...; "unknown": no such reason */
 const char *window_reason_title(const char *name); /* "slow itself", ...; no such name: the name */
@@ -71,7 +72,7 @@ const char *window_reason_title(const char *name); /* "slow itself", ...; no suc
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* of no kind, and longer than any step before */
-/* a single one counts, and is not a transient (judge_verdict.spike) */
+/* a single such step counts, and is not a transient (judge_verdict.spike) */
 #define WINDOW_STEP_SPIKE 0x2000
 #define WINDOW_STEP_CUT	  0x1000 /* some of its records had no room, or are no longer stored */
 
@@ -81,11 +82,12 @@ struct window_step {
 	double expected_self_ns; /* self time */
 	double excess, self_excess;
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
-	/* The rank's kind of steps with which it is compared (kinds.h), and after how many steps that
-	 * recurs; 0: with the steps of its phase. */
+	/* kind: the kind of steps that the step is compared with (kinds.h); period: after how many
+	 * steps that kind recurs. 0: it is compared with the steps of its phase. */
 	uint32_t kind, period;
 };
-/* A step unlike any before it may not come again. One that counts by itself is no transient. */
+/* Whether the step is a transient: it is longer than any before, so it may never recur. A spike is
+ * no transient, because it counts by itself. */
 static inline bool window_step_is_transient(const struct window_step *s)
 {
 	return (s->flags & (WINDOW_STEP_FIRST | WINDOW_STEP_SPIKE)) == WINDOW_STEP_FIRST;
@@ -117,8 +119,8 @@ struct beat_unfinished {
 	uint32_t kind;
 	uint32_t stream; /* the stream's number in records */
 	uint64_t launch_ns;
-	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "": unknown. For a collective: its
-				     * function. For HELD: the account */
+	/* The kernel's name, cut; "": unknown. COLLECTIVE: the function. HELD: the account. */
+	char name[WIRE_TEXT_BYTES];
 };
 
 struct window {
@@ -135,11 +137,11 @@ struct window {
 	uint32_t model_state;	/* enum roofline_state of the latency model */
 	double model_r2, model_spread;
 	uint64_t raw_bytes; /* ring bytes from which the window's records were made */
-	/* The rank has made no steps since then, at least until end_ns; 0: it makes steps.
-	 * unfinished: set in that case, without its stream. */
+	/* The rank has made no steps from this time until at least end_ns; 0: it makes steps.
+	 * unfinished: set only if this is not 0, and without its stream. */
 	uint64_t open_since_ns;
 	struct beat_unfinished unfinished;
-	/* Arrays, owned by whoever made the window (see wire_window_free). */
+	/* The arrays belong to whoever made the window (see wire_window_free). */
 	struct window_step *steps;
 	uint32_t step_count;
 	struct record *host, *device; /* each in canonical order */
@@ -159,18 +161,18 @@ struct window {
 	} losses[WIRE_LOSS_MAX];
 	uint32_t loss_count;
 };
-/* The flag of the window's slow steps: WINDOW_STEP_FLAGGED; without such a step WINDOW_STEP_OUT; 0: none
- * is slow. */
+/* The flag that marks the window's slow steps: WINDOW_STEP_FLAGGED; if no step has it,
+ * WINDOW_STEP_OUT; 0: no step is slow. */
 uint32_t window_slow_flag(const struct window *w);
-/* Whether the window's transients are slow steps, too. They are if no other step has any of these flags:
- * they are not why the others are slow. */
+/* Whether the window's transients count as slow steps. They count only if no other step has any of
+ * these flags, because transients are not the reason why other steps are slow. */
 bool window_transients_count(const struct window *w, uint32_t slow_flags);
-/* The step that holds the time t; step_count: none. */
+/* Index of the step that contains the time t; step_count: none. */
 uint32_t window_step_at(const struct window *w, uint64_t t);
 
-/* Step group: neighbouring steps of one rank as one row. It contains the steps first_step to
- * first_step + count - 1 in the rank's own numbering (beat_coll.step relates it to a peer's). count
- * is a power of two, first_step a multiple of it. Rows ascend and do not overlap. */
+/* A step group: consecutive steps of one rank as one row. It contains the steps first_step to
+ * first_step + count - 1 in the rank's own numbering (beat_coll.step relates the numberings of
+ * ranks). count is a power of two, first_step a multiple of it. Rows ascend and do not overlap. */
 #define BEAT_GROUPS_MAX	     32
 #define BEAT_GROUP_STEPS_MAX (1u << 20)
 struct beat_group {
@@ -178,7 +180,7 @@ struct beat_group {
 	uint64_t end_ns; /* of its last step */
 	uint32_t count;
 	uint32_t used;	  /* steps behind the figures: complete, without a host stall */
-	uint32_t flagged; /* of these, flagged by the roofline */
+	uint32_t flagged; /* used steps that the roofline flagged */
 	/* Medians of the used steps, and the spread (MAD) of self time; 0: unknown. The wire keeps
 	 * times to 1/16,384 of the shortest latency of the beat's groups (docs/wire-format.md). */
 	double latency_ns, self_ns, self_mad_ns;
@@ -187,9 +189,9 @@ struct beat_group {
 	double blocks;	/* thread blocks launched; a whole number */
 };
 
-/* A sampled collective. A pure function of (comm, func, seq) and a threshold in powers of two
- * selects them, so of two ranks' sets one contains the other. Times are of its kernel, if one was
- * seen. */
+/* A sampled collective. A pure function of (comm, func, seq) selects collectives by a threshold,
+ * which is a power of two (beat_sample.h). So ranks with the same threshold select the same ones,
+ * and a lower threshold only adds more. */
 #define BEAT_COLLS_MAX 24
 struct beat_coll {
 	uint64_t comm;
@@ -198,19 +200,20 @@ struct beat_coll {
 	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0: not seen */
 };
 
-/* A communicator of the rank, and the last collective that it entered: for roles and hangs. */
+/* A communicator of the rank, and the last collective that the rank entered. Used to find roles and
+ * hangs. */
 #define BEAT_COMMS_MAX 16
 struct beat_comm {
 	uint64_t comm;
 	uint32_t ranks, rank; /* size, and own number in it; ranks 0: unknown */
 	uint64_t entered;     /* collectives entered since the communicator was made */
-	uint64_t ended;	      /* of these, all up to the last one whose kernel was seen to end */
-	uint32_t func, seq;   /* the last one entered */
+	uint64_t ended; /* entered collectives up to the last one whose kernel was seen to end */
+	uint32_t func, seq; /* the last one entered */
 	uint64_t bytes;
-	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen */
-	/* The first collective that was not seen to end (number ended + 1), reported if nothing was
-	 * entered for a while: ranks continue to enter collectives after the one that hangs.
-	 * open_func 0: not reported. dtype as in records. */
+	uint64_t call_ns, done_ns; /* begin of its call; end of its kernel, 0: not seen */
+	/* The first collective that was not seen to end (number ended + 1). Needed because ranks go
+	 * on entering collectives after the one that hangs. Reported only if nothing was entered
+	 * for a while. open_func 0: not reported. dtype as in records. */
 	uint32_t open_func, open_seq, open_dtype;
 	uint64_t open_bytes;
 };
@@ -218,12 +221,12 @@ struct beat_comm {
 struct request_job;
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
-/* because of its self time, or compared with its peers on the node */
+/* its self time, or the comparison with its peers on the node, makes it a suspect */
 #define BEAT_RANK_SUSPECT 0x02
 #define BEAT_RANK_PEER	  0x04 /* slow compared with its peers on the node */
 #define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
-/* Its process has ended: these are its last counts, and all else is empty. Sent for 15 s. */
+/* Its process has ended: the beat has its last counts only. Sent for 15 s. */
 #define BEAT_RANK_ENDED 0x20
 
 struct beat_rank {
@@ -269,10 +272,11 @@ struct sketch {
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns,
 	    exposed_comm_ns, copy_ns, idle_ns; /* per step, medians of the healthy steps */
 	double launches;		       /* per step, the same */
-	double cpu_ns, samples;	    /* on-CPU time per step of all threads; effective samples */
-	double off_ns, gil_wait_ns; /* of the launch threads, per step: blocked; waiting for the
-				     * GIL */
-	uint32_t model_state;	    /* enum roofline_state of the latency model */
+	/* cpu_ns: on-CPU time of all threads per step; samples: effective number */
+	double cpu_ns, samples;
+	/* of the launch threads, per step: time blocked; time waiting for the GIL */
+	double off_ns, gil_wait_ns;
+	uint32_t model_state; /* enum roofline_state of the latency model */
 	double model_r2;
 	uint32_t functions_cut, kernels_cut; /* entries without room */
 	struct sketch_function *functions;
@@ -286,7 +290,7 @@ void wire_sketch_free(struct sketch *s); /* frees the arrays and texts, not the 
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];
-	char version[WIRE_VERSION_BYTES]; /* of its sysomd; "": it does not say */
+	char version[WIRE_VERSION_BYTES]; /* of its sysomd; "": not stated */
 	uint32_t wire_version;		  /* of the message, as decoded */
 	uint8_t boot_id[16];		  /* of this sysomd's run */
 	uint64_t sequence, now_ns;
@@ -295,9 +299,9 @@ struct beat {
 	uint64_t windows_dropped;
 	struct beat_rank *ranks;
 	uint32_t rank_count;
-	struct request_job *requests; /* model/request.h; each of a job of one of the ranks */
+	struct request_job *requests; /* model/request.h; each for a job of one of the ranks */
 	uint32_t request_count;
-	struct request_pieces *pieces; /* model/request.h; each of a job of one of the ranks */
+	struct request_pieces *pieces; /* model/request.h; each for a job of one of the ranks */
 	uint32_t piece_jobs;
 };
 
