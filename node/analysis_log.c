@@ -26,7 +26,7 @@ struct block {
 
 struct analysis_log {
 	struct block block[BLOCKS];
-	uint32_t fill;	   /* the loop's; the thread owns the blocks from `next` to it */
+	uint32_t fill;	   /* the loop's; the thread owns the blocks from `next` up to this one */
 	uint64_t since_ns; /* when analysis_log_tend first saw an event in it; 0: not yet */
 	bool refused;	   /* the loop's: the recording has ended */
 	uint64_t lost;	   /* the loop's */
@@ -45,7 +45,7 @@ struct analysis_log {
 
 /* ---- the thread ---- */
 
-/* 0; -ENOSPC beyond the size limit; -errno. */
+/* 0; -ENOSPC: beyond the size limit; -errno. */
 static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t spare)
 {
 	int err;
@@ -73,7 +73,7 @@ static uint64_t put_end(struct analysis_log *l, struct journal_writer *w, uint32
 	return 0;
 }
 
-/* Called with the lock, which it releases while it writes. */
+/* The caller holds the lock; it is released while the block is written. */
 static void write_block(struct analysis_log *l, struct block *b)
 {
 	bool closed = l->closed;
@@ -89,7 +89,7 @@ static void write_block(struct analysis_log *l, struct block *b)
 		why = err == -ENOSPC ? JOURNAL_END_FULL : JOURNAL_END_BUSY;
 		log_warn("record", "recording ended: %s",
 			 err == -ENOSPC ? "size limit reached" : strerror(-err));
-		/* Remove the part of the block that was written. */
+		/* Remove the partly written block. */
 		if (ftruncate(l->fd, (off_t)l->bytes) || lseek(l->fd, 0, SEEK_END) < 0)
 			log_warn("record", "cannot remove a partly written block: %s",
 				 strerror(errno));
@@ -221,8 +221,8 @@ void analysis_log_close(struct analysis_log *l)
 	if (l->block[l->fill].events) /* here the caller may wait for the disk */
 		write_block(l, &l->block[l->fill]);
 	pthread_mutex_unlock(&l->lock);
-	/* A recording that ended at its size limit has its end. One that ended because of a slow
-	 * disk gets it now. */
+	/* A recording that ended at its size limit already has its last block. One that ended
+	 * because of a slow disk gets it now. */
 	if (!l->closed)
 		l->bytes +=
 		    put_end(l, &l->block[l->fill].writer, l->ended ? l->why : JOURNAL_END_CLEAN);

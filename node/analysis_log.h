@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * analysis_log.h - record the input and output of analysis/ (`sysomd --record-analysis F`).
- * `sysom replay window` replays the file (node/journal.h).
- * A recording starts with the run and has no holes. It ends at its size limit, or when the disk
- * falls four blocks behind. It then records why it ended and counts the events that come later.
+ * `sysom replay window` replays the file (node/journal.h). A recording starts with the run and
+ * has no holes. It ends at its size limit, or when the disk falls four blocks behind. It then
+ * records why it ended, and only counts later events.
  * Owns: the file, and a thread that packs and writes. Threads: the loop's. Only analysis_log_close
  * waits for the disk. Every call with NULL is a no-op. */
 #pragma once
@@ -16,7 +16,7 @@ struct analysis_log_stats {
 };
 
 struct analysis_log; /* opaque */
-/* Overwrites the file (never through a link). 0 or -errno. */
+/* Overwrites the file; never follows a link. 0 or -errno. */
 int analysis_log_open(struct analysis_log **out, const char *path, uint64_t bytes_max);
 void analysis_log_close(struct analysis_log *l);
 /* Must be the first call for the slot. */

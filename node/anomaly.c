@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window has a length limit too, because an anomaly may last for hours, and people wait for the
- * first window. */
+ * A window also has a limit of length, because an anomaly may last for hours, and people wait for
+ * the first window. */
 #include "node/anomaly.h"
 
 #include <math.h>
@@ -51,7 +51,8 @@ static uint64_t last_of(const struct anomaly_kind *k)
 		   : 0;
 }
 
-/* Steps with about as many launches: an optimizer may run in every fourth step only. */
+/* Whether the step has the same phase and kind, and about as many launches. Launches count because
+ * an optimizer may run in every fourth step only. */
 static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 {
 	uint32_t least = k->kernels < s->step.kernels ? k->kernels : s->step.kernels,
@@ -61,9 +62,9 @@ static bool is_of(const struct anomaly_kind *k, const struct window_step *s)
 	       most - least <= (uint32_t)(thresholds.part.little * most);
 }
 
-/* Whether b gives its place to a new kind rather than k: it is free, or differs from the new one in its
- * launches alone, or was seen last a longer time ago. A job with uneven launches does not push out the
- * steps with a checkpoint. */
+/* Whether b rather than k gives its place to a new kind: b is free, or it differs from the new kind
+ * only in its launches, or its latest step is older. So a job with uneven launches does not push
+ * out the steps with a checkpoint. */
 static bool gives_way(const struct anomaly_kind *b, const struct anomaly_kind *k,
 		      const struct window_step *s)
 {
@@ -92,15 +93,16 @@ static void remember_usual(struct anomaly *a, const struct window_step *s)
 	k->count += k->count < ANOMALY_KIND_STEPS;
 }
 
-/* The step so many steps ago; 1: the latest. */
+/* The step this many steps ago; 1: the latest. */
 static const struct window_step *earlier(const struct anomaly *a, uint32_t steps)
 {
 	return &a->history[(a->history_next + ANOMALY_HISTORY_MAX - steps) % ANOMALY_HISTORY_MAX];
 }
 
-/* How many steps before the first flagged one the window starts: enough to hold margin_steps healthy ones.
- * A step is healthy if it is nearer to its expected time than to the flagged step. A small slowdown is
- * flagged late, so the steps just before the flag may be slow too and are not a reference. */
+/* How many steps before the first flagged step the window starts, so that it has margin_steps
+ * healthy ones. A step counts as healthy if it is nearer to its expected time than to the flagged
+ * step. A small slowdown is flagged late, so the steps just before the flag may be slow too, and
+ * are then no reference. */
 static uint32_t margin_of(const struct anomaly *a, const struct window_step *first)
 {
 	uint32_t margin = a->config.margin_steps, count = a->history_count, healthy = 0;
@@ -161,8 +163,9 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 	return true;
 }
 
-/* Whether the rank itself caused at least half of the step's loss. If its usual self time is not known,
- * it waited for others at most as long as its communication was exposed, if kernels show that. */
+/* Whether the rank itself caused at least half of the step's loss. If its expected self time is not
+ * known, the exposed communication bounds how long it waited for others, if there are kernels to
+ * show it. */
 static bool is_self(const struct window_step *s)
 {
 	double lost = window_step_lost_ns(s), self = 0;
@@ -212,7 +215,8 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 	return closed;
 }
 
-/* How many usual steps of the kind the window lacks: it shall begin with as many as a margin has. */
+/* How many usual steps of the kind the window lacks. It should begin with as many as a margin
+ * has. */
 static uint32_t lacks(const struct anomaly *a, const struct anomaly_kind *k)
 {
 	uint32_t usual = 0, flagged = 0;
@@ -282,7 +286,8 @@ static bool take(struct anomaly_bucket *b)
 	return true;
 }
 
-/* Windows of other reasons than slow steps say nothing about a loss, and count as much as the most. */
+/* A window whose reason is not slow steps says nothing about a loss. It counts like the largest
+ * loss. */
 static bool grant_full(struct anomaly *a)
 {
 	double left = a->full.tokens / a->config.full_burst;

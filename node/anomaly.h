@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
- * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
- * some healthy steps, or at its length limit; then the next window continues the same anomaly.
- * Steps are compared with those of their phase and kind (kinds.h) that launch as much. These may be far
- * apart, as those of evaluation are, so the latest usual ones of each are kept for it.
- * Token buckets bound a storm: one for full windows, one for full windows with a spike, and one for
- * summaries. The fewer tokens the first one has, the more time a window must have lost to be full. So
- * many small anomalies do not use up the evidence of a large one. A window with a spike takes a token
- * of the spikes' bucket first. A window that lost more than all full windows of the storm may take
- * one there if it gets none elsewhere. When all buckets are empty, windows are only counted.
+ * anomaly.h - decide when a rank's window opens and closes, and how much of it to send. A flagged
+ * step opens a window, which starts some healthy steps earlier. The window closes after some
+ * healthy steps, or at its length limit; then the next window continues the same anomaly. Steps are
+ * compared with steps of the same phase and kind (kinds.h) that launch as much. Such steps may be
+ * far apart (evaluation), so the latest usual steps of each phase and kind are kept. Token buckets
+ * bound a storm: one for full windows, one for full windows with a spike, and one for summaries.
+ * The fewer tokens the first bucket has, the more time a window must have lost to be full. So many
+ * small anomalies do not use up the evidence of a large one. A window with a spike takes a token
+ * from the spikes' bucket first. A window that lost more than all full windows of the storm may
+ * take a token there if it gets none elsewhere. When all buckets are empty, windows are only
+ * counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #pragma once
 
@@ -56,35 +57,37 @@ struct anomaly {
 	uint32_t step_count, healthy;
 	struct anomaly_kind kind[ANOMALY_KINDS_MAX];
 	uint32_t flagged_count, self_count;
-	uint32_t spike_count, spike_self_count; /* of these, with WINDOW_STEP_SPIKE */
-	double lost_ns;				/* in the window's flagged steps */
+	uint32_t spike_count, spike_self_count; /* flagged steps with WINDOW_STEP_SPIKE */
+	double lost_ns;				/* time lost in the window's flagged steps */
 	double most_ns;	 /* the largest loss of a full window since the bucket was last full */
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t onset_ns;    /* begin of the first flagged step */
 	uint64_t last_end_ns; /* of the last window */
-	uint64_t closed_ns;   /* when it closed, by the caller's clock */
+	uint64_t closed_ns;   /* when the window closed, by the caller's clock */
 	struct anomaly_bucket full, spike, summary;
 };
 
 void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns);
-/* Adds one judged step. self: its self time is flagged. fresh_id: 16 random bytes, the id if an
- * anomaly begins. True when the window has just closed; the caller then takes steps[0..step_count)
- * and calls anomaly_reset before the next flagged step. */
+/* Adds one judged step. self: its self time is flagged. fresh_id: 16 random bytes, used as the id
+ * if an anomaly begins. True: the window has just closed. The caller then takes
+ * steps[0..step_count) and calls anomaly_reset before the next flagged step. */
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		  const uint8_t fresh_id[16], uint64_t now_ns);
 /* Closes an open window now, at shutdown or when the rank is gone. True if there is a window to
  * take. */
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
-/* The reference that the closed window lacks: of each phase and kind of its flagged steps, the latest
- * usual steps from before it, in order; at most ANOMALY_REFERENCE_MAX. Returns their number. */
+/* The reference steps that the closed window lacks: for each phase and kind of its flagged steps,
+ * the latest usual steps from before the window, in order; at most ANOMALY_REFERENCE_MAX. Returns
+ * their number. */
 uint32_t anomaly_reference(const struct anomaly *a, struct window_step *out);
 /* Call after the closed window was taken or discarded. */
 void anomaly_reset(struct anomaly *a);
 /* The window's enum window_reason. WINDOW_SELF: in at least half of the flagged steps the self time
  * is flagged, or explains at least half of the loss. So a transient of this rank during another
- * rank's fault makes no suspect. If some are spikes, only these count. */
+ * rank's fault does not make this rank a suspect. If some flagged steps are spikes, only the spikes
+ * count. */
 uint32_t anomaly_reason(const struct anomaly *a);
-/* Takes a token for the closed window. want_full false: only from the bucket for summaries. */
+/* Takes a token for the closed window. want_full false: only from the summaries' bucket. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);

@@ -39,8 +39,8 @@ struct entered {
 	uint8_t func, dtype;
 };
 
-#define FUNCS 16u /* above all collectives' function numbers */
-/* from here on: sequence numbers of graph replays (node/join/join_match.c) */
+#define FUNCS 16u /* greater than any collective's function number */
+/* sequence numbers from here on belong to graph replays (node/join/join_match.c) */
 #define GRAPH_SEQ 0x80000000u
 
 struct comm {
@@ -101,8 +101,8 @@ static void adapt_group_size(struct beats *b, uint64_t first_step)
 
 	if (!(b->pace_ns > 0))
 		return;
-	/* Grow one size at a time. A job's first steps say little about its pace, and a large group
-	 * delays its values. */
+	/* Grow by one size at a time. A job's first steps say little about its pace, and the values
+	 * of a large group come late. */
 	if (want < COUNT_LOG_MAX && groups_at(b, want) > BEATS_GROUPS_HIGH)
 		want++;
 	while (want && groups_at(b, want - 1) <= BEATS_GROUPS_LOW)
@@ -136,7 +136,7 @@ static void keep_values(struct beats *b, const struct step *s)
 }
 
 /* Merges two neighbours of equal size into one of twice the size. Uses means of medians, weighted
- * by steps. This is exact enough, since otherwise neither could be sent. */
+ * by steps. That is exact enough; otherwise neither group could be sent. */
 static bool merge(struct beat_group *a, const struct beat_group *b)
 {
 	double wa, wb;
@@ -284,9 +284,10 @@ static void forget_comm(struct beats *b, uint64_t id)
 		}
 }
 
-/* Also enters the calls before r that were not recorded (tracing was off, sysomd started later, a
- * full ring), by their sequence numbers. Otherwise the ranks' counts, which are compared, would
- * differ forever. False: r itself was already entered in this way. */
+/* Also enters calls before r that were not recorded (tracing was off, sysomd started later, the
+ * ring was full). Their number follows from the sequence numbers. Otherwise the counts of the
+ * ranks, which are compared, would differ forever. False: r itself was already entered in this
+ * way. */
 static bool catch_up(struct comm *c, const struct record *r)
 {
 	uint64_t missed;
@@ -297,7 +298,7 @@ static bool catch_up(struct comm *c, const struct record *r)
 		return false;
 	missed = r->seq > c->next[r->func] ? r->seq - c->next[r->func] : 0;
 	c->next[r->func] = r->seq + 1;
-	/* unknown calls */
+	/* enters the missed calls as unknown */
 	for (uint64_t i = 0; i < missed && i < ENTERED; i++)
 		c->ring[(c->row.entered + missed - 1 - i) % ENTERED] = (struct entered){0};
 	c->row.entered += missed;
@@ -424,7 +425,7 @@ void beats_host(struct beats *b, const struct record *r)
 		}
 		return;
 	}
-	/* A captured call runs with its graph, and its kernel is recorded then. */
+	/* A captured call runs when its graph is launched, and its kernel is recorded then. */
 	if (!is_collective(r) || r->flags & RECORD_FLAG_CAPTURED)
 		return;
 	enter(find_comm(b, r->key, r->begin_ns), r, r->begin_ns);
@@ -518,7 +519,8 @@ static void fill_comms(const struct beats *b, struct beat_rank *out, uint64_t no
 	memcpy(out->comms, all, sizeof(all[0]) * out->comm_count);
 }
 
-/* Drops half of the collectives, by the next threshold, which is the same on every rank. */
+/* Drops half of the collectives by using the next threshold, so that every rank keeps the same
+ * ones. */
 static bool fewer_colls(struct beats *b, struct beat_rank *r)
 {
 	uint32_t kept = 0;
@@ -534,8 +536,8 @@ static bool fewer_colls(struct beats *b, struct beat_rank *r)
 	return true;
 }
 
-/* Shrinks the beat to its limit: first fewer collectives, since more follow; then larger groups;
- * then fewer communicators. */
+/* Shrinks the beat to its limit. First it drops collectives, since more will follow; then it merges
+ * groups; then it drops communicators. */
 static void fit(struct beats *b, struct beat_rank *r)
 {
 	while (wire_beat_rank_bytes(r) > LIMIT_BEAT_BYTES_PER_RANK) {

@@ -15,7 +15,7 @@
 #define BEATS_COLLS_AIM	  16u
 
 struct beats_stats {
-	uint64_t groups_merged, groups_lost; /* because a beat was full */
+	uint64_t groups_merged, groups_lost; /* groups merged or lost because a beat was full */
 	uint64_t colls_thinned;	  /* sampled, then dropped because the rate was too high */
 	uint64_t comms_forgotten; /* least recently used communicators that were replaced */
 };
@@ -29,7 +29,7 @@ void beats_host(struct beats *b, const struct record *r);
 void beats_device(struct beats *b, const struct record *r);
 /* Takes each step, in order. used: the step's figures are valid for judging the rank. */
 void beats_step(struct beats *b, const struct window_step *s, bool used);
-/* Moves the data collected since the last call into groups, colls and comms of *out. The caller has
- * filled the other fields. The result fits LIMIT_BEAT_BYTES_PER_RANK. */
+/* Moves the data collected since the last call to groups, colls and comms of *out. The caller has
+ * already filled the other fields. The result fits LIMIT_BEAT_BYTES_PER_RANK. */
 void beats_fill(struct beats *b, struct beat_rank *out, uint64_t now_ns);
 void beats_stats_get(const struct beats *b, struct beats_stats *out);

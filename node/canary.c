@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * All threads wait for the same points in time. So the time in which the whole machine stood still
- * is the intersection of their late stretches, without any exchange between them. */
+ * All threads wait for the same points in time. So the whole machine stood still in the
+ * intersection of their late stretches, and the threads need not synchronise. */
 #include "node/canary.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@ struct stretch {
 struct canary {
 	pthread_t thread[CANARY_CPUS];
 	struct stretch late[CANARY_CPUS]; /* the latest one of each thread */
-	unsigned watched;		  /* number of CPUs; 1: no real-time threads */
-	unsigned threads, started;	  /* started: numbers the threads */
+	unsigned watched;	   /* number of CPUs that are watched; 1: no real-time threads */
+	unsigned threads, started; /* started: numbers the threads */
 	uint64_t late_ns;
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* stopping or running changed */
@@ -61,8 +61,9 @@ static void *canary_thread(void *arg)
 
 		clock_sleep_until(due_ns);
 		now_ns = clock_monotonic_ns();
-		/* A filter of system calls, or a library that fakes the clock. A real-time thread
-		 * that does not sleep takes its CPU from every job. */
+		/* The sleep did not last: a system call filter, or a library that fakes the clock.
+		 * End the thread, because a real-time thread that does not sleep takes its CPU from
+		 * every job. */
 		if (now_ns < due_ns) {
 			if (!__atomic_exchange_n(&c->blind, true, __ATOMIC_RELAXED))
 				log_warn("canary", "why=\"a sleep ended before its time\" "
@@ -98,7 +99,7 @@ static void join(struct canary *c)
 	c->started = 0;
 }
 
-/* CPUs that the process may use, spread evenly. */
+/* Chooses CPUs that the process may use, spread evenly. */
 static uint32_t choose_cpus(int *cpu)
 {
 	cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
@@ -245,7 +246,8 @@ uint64_t canary_stolen_ns(struct canary *c)
 {
 	uint64_t points;
 
-	if (!c || c->watched < 2) /* it must not fall when a thread ends */
+	/* watched, not started: the result must not fall when a thread ends */
+	if (!c || c->watched < 2)
 		return 0;
 	pthread_mutex_lock(&c->lock);
 	points = c->points;

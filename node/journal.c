@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Integers are varints. Real numbers are eight raw bytes, because verdicts are compared bit for
- * bit. One table per struct lists its fields, and reader and writer both use it, so they cannot
+ * bit. One table per struct lists its fields. Reader and writer both use it, so they cannot
  * differ. */
 #include "node/journal.h"
 
@@ -536,7 +536,8 @@ int journal_block_next(struct journal_block *b, struct journal_event *e)
 	if (e->kind == JOURNAL_RECORDS)
 		get_records(b, e);
 	if (e->kind == JOURNAL_RANK)
-		judge_config_default(&e->as.rank.judge); /* of what no setting changes */
+		/* for the fields that no setting changes */
+		judge_config_default(&e->as.rank.judge);
 	l = layout_of(e, &at);
 	for (size_t i = 0; i < l.count; i++)
 		put_field(f, &l.fields[i], at);

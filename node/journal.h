@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * journal.h - file format of `sysomd --record-analysis`: the input and output of analysis/ on a
- * node, in order. `sysom replay window` reads it; docs/analysis-recording.md is normative.
- * A file is JOURNAL_MAGIC followed by self-contained blocks. A block holds events, and for each
- * rank the records that the events refer to, packed by wire/codec.h.
- * Trust: the reader takes hostile bytes; every count is bounded by base/limits.h before anything is
- * allocated. Threads: any; no shared state. */
+ * node, in order. `sysom replay window` reads it; docs/analysis-recording.md is normative. A file
+ * is JOURNAL_MAGIC followed by self-contained blocks. A block holds events, and for each rank the
+ * records that the events refer to, packed by wire/codec.h. Trust: the bytes read may be hostile;
+ * every count is bounded by base/limits.h before anything is allocated. Threads: any; no shared
+ * state. */
 #pragma once
 
 #include "analysis/expect/judge.h"
@@ -55,7 +55,7 @@ struct journal_step {
 
 struct journal_event {
 	enum journal_kind kind;
-	uint32_t slot; /* below LIMIT_NODE_PROCESSES; of FLAG: equal to flag.slot; of END: none */
+	uint32_t slot; /* below LIMIT_NODE_PROCESSES. FLAG: equal to flag.slot. END: not used */
 	union {
 		struct journal_rank rank;
 		struct judge_sample sample;
@@ -82,19 +82,20 @@ struct journal_writer {
 	struct record *records; /* of all slots, in order */
 	uint8_t *slots;		/* slot of each record */
 	uint32_t count;
-	uint32_t open_slot, open_count; /* latest records that no event covers yet */
+	/* the slot of the latest records, and how many of them no event covers yet */
+	uint32_t open_slot, open_count;
 };
 int journal_writer_init(struct journal_writer *w); /* 0 or -ENOMEM */
 void journal_writer_fini(struct journal_writer *w);
 void journal_writer_clear(struct journal_writer *w);
 /* True if the next event may not fit. */
 bool journal_writer_full(const struct journal_writer *w);
-/* Must not be full. mark: for RECORD_STEP_BEGIN, else NULL. */
+/* Adds a record. The writer must not be full. mark: for RECORD_STEP_BEGIN, else NULL. */
 void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct record *r,
 			   const struct step_mark *mark);
 /* Adds an event of any kind except RECORDS and MARK. */
 void journal_writer_event(struct journal_writer *w, const struct journal_event *e);
-/* Appends the block, head and body. 0, -EMSGSIZE past out's ceiling, -ENOMEM. */
+/* Appends the block, head and body, to out. 0, -EMSGSIZE (beyond out's limit), -ENOMEM. */
 int journal_writer_pack(struct journal_writer *w, struct buf *out);
 
 /* ---- reading ---- */
@@ -106,5 +107,5 @@ int journal_block_bytes(const uint8_t head[JOURNAL_HEAD_BYTES], uint32_t *body_b
 int journal_block_open(struct journal_block **out, const uint8_t head[JOURNAL_HEAD_BYTES],
 		       const void *body, uint32_t body_bytes);
 void journal_block_close(struct journal_block *b); /* NULL is a no-op */
-/* 1, 0 at the end, -EPROTO. */
+/* Reads the next event. 1; 0 at the end; -EPROTO. */
 int journal_block_next(struct journal_block *b, struct journal_event *e);

@@ -8,8 +8,9 @@
 
 #include "model/record.h"
 
-#define CHANGE_Z  4.0  /* the median's interval: wrong once in 16,000 periods */
-#define CHANGED	  1.25 /* a period this much slower, for certain, is not usual */
+#define CHANGE_Z 4.0 /* width of the median's confidence interval: wrong once in 16,000 periods */
+/* a period that is certainly slower than usual by this factor is not learned as usual */
+#define CHANGED	  1.25
 #define TIME_MAX  (1ull << LINK_BITS_MAX)
 #define COUNT_MAX (1u << 20)
 
@@ -148,7 +149,8 @@ static void complete(struct links *l, struct open_coll *o)
 	link_samples_add(&c->pool->usual.samples, o->bytes, o->end_ns - o->begin_ns);
 }
 
-/* Whether its collective was complete: it is not open, and others have ended since. */
+/* Whether the transfer's collective was already complete: it is not open, and later ones have
+ * ended. */
 static bool is_late(const struct links *l, const struct transfer *t)
 {
 	const struct open_coll *o = l->t->open;
@@ -238,7 +240,7 @@ void links_add(struct links *l, const struct transfer *t)
 	l->latest_ns = t->end_ns > l->latest_ns ? t->end_ns : l->latest_ns;
 }
 
-/* A fit costs up to a millisecond: again after a quarter more transfers. */
+/* A fit costs up to a millisecond, so it is repeated only after a quarter more transfers. */
 static void refit(struct links *l, struct links_usual *u, uint32_t regimes_max)
 {
 	struct link_config c;
@@ -268,8 +270,8 @@ static uint64_t count_of(const struct link_samples *s)
 	return count;
 }
 
-/* Inputs of several channels overlap, and the transfers of one, too. So the time that a link was
- * busy is at most that of one channel, and what was lost is the excess's share of it. */
+/* The inputs of several channels overlap, and so do the transfers of one input. So the link's busy
+ * time is taken to be the time of one channel, and the lost time is the excess's share of it. */
 static double lost(const struct links_link *k, double mean)
 {
 	uint32_t channels = (uint32_t)__builtin_popcountll(k->channels);

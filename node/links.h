@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * links.h - the transfers of one rank's process: how fast each link is, against its own past, and
- * what each collective sent.
- * An input is all that one channel sent to one peer for one collective. It counts as a whole in the
- * period in which it ended. The inputs with the same communicator, function and sequence are one
- * collective, which is complete when no input has come for a second. So nothing is divided between
- * two periods, and a collective that sends nothing between nodes leaves nothing open.
- * The ranks of a job on this node share the times of their collectives: those of one communicator
- * and function are one sample, whichever rank saw them.
+ * what each collective sent. An input is everything that one channel sent to one peer for one
+ * collective. It counts as a whole, in the period in which it ended, so nothing is divided between
+ * two periods. The inputs with the same communicator, function and sequence number are one
+ * collective. It is complete when no input has come for a second, so a collective without transfers
+ * between nodes leaves nothing open. The ranks of a job on this node share the times of their
+ * collectives: the times of one communicator and function go to one set of samples, whichever rank
+ * saw them.
  * Owns: its tables, allocated at the first transfer: 1.4 MB; with its siblings, 18 KB for each
- * (communicator, function). Threads: one caller for all siblings. Trust: the transfers are hostile:
- * links and open collectives are bounded, the rest is counted. */
+ * (communicator, function). Threads: one caller for all siblings. Trust: the transfers are hostile.
+ * Links and open collectives are bounded; what exceeds the bounds is counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,12 +17,13 @@
 #include "analysis/link/link_fit.h"
 #include "model/transfer.h"
 
-#define LINKS_MAX	  32u	  /* peers of a rank, over all communicators */
-#define LINKS_COLLS_MAX	  16u	  /* (communicator, function) */
-#define LINKS_CHANNELS	  64u	  /* of the communication library; higher numbers share the last */
+#define LINKS_MAX	32u /* peers of a rank, over all communicators */
+#define LINKS_COLLS_MAX 16u /* (communicator, function) */
+/* channels of the communication library; higher numbers share the last one */
+#define LINKS_CHANNELS	  64u
 #define LINKS_OPEN_MAX	  64u	  /* collectives whose inputs are still coming */
 #define LINKS_LEARN_MIN	  200u	  /* transfers before a link's times are judged */
-#define LINKS_LEARN_MAX	  200000u /* after which its usual times are final */
+#define LINKS_LEARN_MAX	  200000u /* transfers after which its usual times are final */
 #define LINKS_COMPLETE_NS 1000000000ull
 
 struct links_key {
@@ -31,17 +32,18 @@ struct links_key {
 	uint16_t rank;
 	uint8_t func; /* 0: a link */
 };
-/* Since the start. */
+/* Sums since the start. */
 struct links_sums {
 	uint64_t transfers, bytes;
-	uint64_t collectives; /* of a link: 0 */
-	/* from first to last transfer, summed over collectives, or over a link's inputs (which overlap
-	 * if there are several channels) */
+	uint64_t collectives; /* 0 for a link */
+	/* time from the first to the last transfer, summed over collectives; for a link, over its
+	 * inputs (which overlap if there are several channels) */
 	uint64_t time_ns;
 };
 struct links_usual {
 	struct link_samples samples;
-	uint64_t count, fitted_count; /* of samples: now; when they were fitted */
+	/* number of samples: count: now; fitted_count: when they were last fitted */
+	uint64_t count, fitted_count;
 	/* A link has one line, a collective has one for each regime of sizes. Periods are compared with
 	 * LINK_MEDIAN; LINK_MIN shows the link without congestion. */
 	struct link_fit fit[LINK_CENTRES];
@@ -49,20 +51,20 @@ struct links_usual {
 struct links_link {
 	struct links_key key;
 	struct links_sums sum;
-	uint64_t channels; /* a bit per channel of the period */
-	uint64_t busy_ns;  /* sum over inputs of the period, from begin to end */
+	uint64_t channels; /* one bit per channel used in the period */
+	uint64_t busy_ns;  /* sum over the period's inputs of the time from begin to end */
 	struct link_samples period;
 	struct links_usual usual;
 };
-/* The collectives of one communicator and function: what the ranks of the job on this node saw. */
+/* The collectives of one communicator and function, as the job's ranks on this node saw them. */
 struct links_pool {
 	struct links_sums sum;
 	uint32_t ranks;
 	struct links_usual
-	    usual; /* whole collectives: the bytes that the rank sent, and their time */
+	    usual; /* samples are whole collectives: the bytes that a rank sent, and the time */
 	const struct links *first; /* one of the ranks */
 };
-/* The part of one rank. */
+/* One rank's part of a pool. */
 struct links_coll {
 	struct links_key key;
 	struct links_sums sum;
@@ -72,7 +74,8 @@ struct links_coll {
 struct links_channel {
 	uint64_t inputs, transfers, bytes;
 	uint64_t time_ns; /* from the first to the last transfer of each input */
-	uint64_t wait_ns; /* of each transfer with the network; transfers overlap */
+	/* sum over the transfers of their time with the network; transfers overlap */
+	uint64_t wait_ns;
 };
 /* A link in one period. */
 struct links_verdict {
@@ -82,22 +85,24 @@ struct links_verdict {
 };
 struct links_stats {
 	uint64_t inputs, bad, no_room; /* bad: impossible figures */
-	uint64_t collectives, late;    /* late: inputs of a collective that was complete */
+	uint64_t collectives, late;    /* late: inputs for a collective that was already complete */
 };
 struct links; /* opaque */
 
-/* sibling: of another rank of the same job and user, or NULL. 0 or -ENOMEM. */
+/* sibling: the links of another rank of the same job and user, or NULL. 0 or -ENOMEM. */
 int links_open(struct links **out, struct links *sibling);
 void links_close(struct links *l); /* NULL is a no-op */
 void links_add(struct links *l, const struct transfer *t);
-/* Ends a period. Calls back for each link that sent in it, if its usual times are known. */
+/* Ends a period. Calls `on` for each link that sent in the period and whose usual times are
+ * known. */
 void links_judge(struct links *l, uint64_t now_ns,
 		 void (*on)(void *arg, const struct links_verdict *v), void *arg);
-/* The at-th link, and the at-th (communicator, function). NULL: there are no more. */
+/* The link number `at`, and the (communicator, function) number `at`. NULL: there are no more. */
 const struct links_link *links_at(const struct links *l, uint32_t at);
 const struct links_coll *links_coll_at(const struct links *l, uint32_t at);
-/* The channel of the at-th link; NULL: there is none, or it sent nothing. */
+/* A channel of link number `at`; NULL: there is no such channel, or it sent nothing. */
 const struct links_channel *links_channel_at(const struct links *l, uint32_t at, uint32_t channel);
-/* Bytes per second of the at-th link: its channels send side by side. 0: not known. */
+/* Bytes per second of link number `at`, summed over its channels, which send in parallel. 0: not
+ * known. */
 double links_rate(const struct links *l, uint32_t at);
 const struct links_stats *links_stats(const struct links *l);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A buffer for all steps of a minute would need 60,000 entries. Every n-th step gives the same
- * medians, and n doubles as the buffer fills. Kernels are summed over all healthy steps. */
+ * medians, so only these are stored, and n doubles when the buffer is full. Kernels are summed over
+ * all healthy steps. */
 #include "node/normal.h"
 
 #include <errno.h>
@@ -70,7 +71,8 @@ void normal_host(struct normal *n, const struct record *r)
 	for (i = 0; i < n->thread_count && n->thread[i].tid != r->thread; i++)
 		;
 	if (i == NORMAL_THREADS_MAX)
-		return; /* with so many threads, a further one does not launch a tenth */
+		/* with this many threads, a further one hardly makes a tenth of the launches */
+		return;
 	n->thread_count += i == n->thread_count;
 	n->thread[i].tid = r->thread;
 	n->thread[i].launches++;

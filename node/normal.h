@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * normal.h - summarise a rank's healthy steps since the last sketch: figures per step, kernels by
- * name, launch threads, and the times of unhealthy steps.
- * Healthy: judged, neither out nor flagged, and of no kind (the models learn from the same steps).
- * Owns: its memory, allocated at open.  Threads: one caller.  Pure otherwise. */
+ * name, launch threads, and the times of unhealthy steps. A step is healthy if it was judged, is
+ * neither out nor flagged, and is of no kind. The models learn from the same steps.
+ * Owns: its memory, allocated at open. Threads: one caller. Pure otherwise. */
 #pragma once
 
 #include "model/window.h"
@@ -34,7 +34,7 @@ void normal_step(struct normal *n, const struct window_step *ws, bool used,
 		 const struct step_kernel *kernels, uint32_t kernel_count);
 uint64_t normal_steps(const struct normal *n); /* since the last normal_take */
 /* Fills times, figures and kernels of a zeroed sketch, then starts a new period. Kernels come
- * largest first, at most LIMIT_SKETCH_KERNELS; kernels_cut counts the rest. name: text of a name
- * id, "" unknown; kernels without a name are omitted. 0, or -ENOMEM, which keeps the data. */
+ * largest first, at most LIMIT_SKETCH_KERNELS; kernels_cut counts the rest. name: returns the text
+ * of a name id, "" if unknown; kernels without a name are omitted. 0; -ENOMEM: the data is kept. */
 int normal_take(struct normal *n, const char *(*name)(void *arg, uint32_t id), void *arg,
 		struct sketch *s, struct normal_when *when);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A record goes to the recorder before the steps are found from it, so a window never lacks a
- * record that its steps were found from. */
+ * A record goes to the recorder before it is used to find steps, so a window never lacks a record
+ * that its steps were found from. */
 #include "node/rank.h"
 
 #include <errno.h>
@@ -303,7 +303,7 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 
 		for (uint32_t i = 0; i < n; i++) {
 			v[known] = field(&r->recent[(first + i) % RANK_RECENT], f);
-			known += f != FIELD_EXPECTED || v[known] > 0; /* 0: still learning */
+			known += f != FIELD_EXPECTED || v[known] > 0; /* 0 while the model learns */
 		}
 		got[f] = median_of(v, known);
 	}

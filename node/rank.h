@@ -17,7 +17,7 @@
 #define RANK_RECENT 512u /* judged steps kept for requested windows */
 /* healthy steps stored for the next sysomd; a model is ready long before */
 #define RANK_LEARNED 512u
-/* other patterns' steps that rank_restore ignores; a pattern needs three */
+/* steps of other patterns that rank_restore ignores; a pattern needs three steps */
 #define RANK_STRAYS 2u
 #define RANK_PERIOD 128u /* steps in the medians of a beat */
 
@@ -25,7 +25,8 @@ struct rank_config {
 	struct judge_config judge;
 	struct steps_config steps;
 	struct anomaly_config anomaly;
-	/* a rank stands still after this time and after stall_latencies expected steps */
+	/* A rank stands still if nothing happens for this time and for stall_latencies expected
+	 * latencies. */
 	uint64_t stall_ns;
 	double stall_latencies;
 	uint64_t beat_ns; /* usual time between beats */
@@ -69,7 +70,8 @@ struct rank {
 	struct step_kernel kernels[STEP_KERNELS_MAX];
 	/* Called when a window has closed, or before the next one begins. */
 	void (*on_window)(void *arg, struct rank *r);
-	/* Called for a lasting change against the frozen baseline; if more is not NULL, of the work. */
+	/* Called for a lasting change against the frozen baseline. more: NULL, or the change of the
+	 * work that explains it. */
 	void (*on_drift)(void *arg, struct rank *r, const struct growth_change *more);
 	/* Called for each step. used: valid for judging the rank. Its kernels are in r->kernels.
 	 * May be NULL. */
@@ -78,7 +80,7 @@ struct rank {
 	void *arg;
 };
 
-/* Borrows recorder and canary until rank_close. seed: of the roofline and of random ids. 0,
+/* Borrows recorder and canary until rank_close. seed: for the roofline and for random ids. 0,
  * -ENOMEM. */
 int rank_open(struct rank **out, const struct rank_config *c, struct recorder *recorder,
 	      uint32_t slot, struct canary *canary, uint64_t seed, uint64_t now_ns);
@@ -89,12 +91,12 @@ void rank_device(struct rank *r, const struct record *rec);
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);
 /* Judges the remaining steps; no record may follow. */
 void rank_finish(struct rank *r, uint64_t now_ns);
-/* Tracing starts now. Earlier time is unobserved and does not count as standing still. */
+/* Call when tracing starts. Earlier time is unobserved and does not count as standing still. */
 void rank_watch(struct rank *r, uint64_t now_ns);
 /* Since when the GPU has neither received nor finished work, as far as traced; 0: no step has ended
  * yet. */
 uint64_t rank_still_since(const struct rank *r);
-/* Whether that has lasted too long: the rank hangs, or is idle. */
+/* Whether the GPU has been still for too long, so that the rank hangs or is idle. */
 bool rank_is_still(const struct rank *r, uint64_t now_ns);
 /* Marks the rank as hung. */
 void rank_stall(struct rank *r);
@@ -119,10 +121,11 @@ enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
  * RANK_LEARNED. */
 uint32_t rank_learned(const struct rank *r, struct judge_sample *out);
 /* Learns the samples as if they had just happened, without judging them. Call before the first
- * record. Automatic steps are numbered by the order in which their patterns were found. With
- * several patterns the old numbers mean nothing now, so none of these samples is learned. A single
- * pattern becomes number 0; up to RANK_STRAYS other steps are ignored (the first step of a history
- * may lack names and be number 0). Returns the number of samples learned. */
+ * record. Automatic steps are numbered by the order in which their patterns were found. If there
+ * were several patterns, the old numbers mean nothing now, so none of these samples is learned. A
+ * single pattern becomes number 0. Up to RANK_STRAYS steps of other patterns are ignored, because
+ * the first step of a history may lack names and get number 0. Returns the number of samples
+ * learned. */
 uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count);
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,

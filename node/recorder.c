@@ -2,8 +2,9 @@
  * Both tiers are rings of whole blocks in the order of writing. To make room, the oldest block is
  * dropped, so there is no free list and no compaction.
  *
- * Packing and writing take a third of a record's cost, and a disk may block, so a thread does both.
- * The caller passes it the memory of a full block, and gets that memory back after packing. */
+ * Packing and writing are a third of the cost of a record, and a disk may block. So a thread
+ * does both. The caller passes it the memory of a full block, and gets that memory back after
+ * packing. */
 #include "node/recorder.h"
 
 #include <dirent.h>
@@ -31,7 +32,7 @@
 #define PUSH_AHEAD	     3u /* records; the prefetch takes as long as about three pushes */
 
 struct block {
-	uint64_t owner, begin_ns, end_ns; /* times of the first and the last begin */
+	uint64_t owner, begin_ns, end_ns; /* when the first and the last record began */
 	uint64_t at;			  /* offset in the arena or in the segment */
 	uint32_t bytes, segment;
 	uint8_t device;
@@ -65,7 +66,7 @@ struct recorder {
 	/* Shared between caller and thread. */
 	pthread_t thread;
 	pthread_mutex_t queue_lock;
-	/* filled: a block waits, or stop; packed: a block was packed */
+	/* filled: a block waits, or the thread must stop; packed: a block was packed */
 	pthread_cond_t filled, packed;
 	struct full_block queue[RECORDER_QUEUE];
 	uint32_t queue_head, queue_count; /* the head stays until it is packed */
@@ -73,8 +74,8 @@ struct recorder {
 	uint32_t spare_count;
 	bool thread_runs, stopping;
 
-	/* The thread owns what follows. Others use it with this lock, or while the queue is
-	 * empty. */
+	/* The thread owns the fields that follow. The caller uses them with this lock, or while the
+	 * queue is empty. */
 	pthread_mutex_t store_lock;
 	struct recorder_stats stats;
 	uint8_t *arena;
@@ -333,7 +334,7 @@ static void evict(struct recorder *r)
 	ring_drop(&r->memory);
 }
 
-/* Makes room at arena_head. Blocks lie in ring order, so only the oldest are in the way. */
+/* Makes room at arena_head. Blocks lie in ring order, so only the oldest ones are in the way. */
 static void make_room(struct recorder *r, uint32_t bytes)
 {
 	if (r->arena_head + bytes > r->arena_bytes) {
@@ -476,7 +477,7 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
 	if (!o->count || rec->begin_ns > o->end_ns)
 		o->end_ns = rec->begin_ns;
 	o->records[o->count++] = *rec;
-	/* The block is used so rarely that it leaves the caches. */
+	/* Pushes to a block are so rare that its memory leaves the caches. */
 	__builtin_prefetch(&o->records[o->count + PUSH_AHEAD], 1);
 	__builtin_prefetch((const char *)&o->records[o->count + PUSH_AHEAD] + 64, 1);
 	r->records++;

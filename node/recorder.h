@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * recorder.h - keep the last minutes of every rank's records, compressed in columnar blocks.
- * Two tiers: a ring of memory, then a ring of files for blocks that leave memory. Blocks that leave
+ * recorder.h - keep the last minutes of every rank's records, compressed in columnar blocks. Two
+ * tiers: a ring of memory, then a ring of files for blocks that leave memory. Blocks that leave
  * both are gone; the statistics report how far back the recorder reaches.
  * Owns: its memory, allocated at open; the files rec-*.seg of its directory; a thread that packs
- * blocks and writes files, so that the caller only copies. Files of an earlier run are removed,
+ * blocks and writes files, so the caller only copies records. Files of an earlier run are removed,
  * because the texts of their name ids are lost. Threads: one caller. */
 #pragma once
 
@@ -28,9 +28,10 @@ struct recorder_stats {
 	uint64_t oldest_ns;			/* begin of the oldest stored block; 0: none */
 };
 
-/* Full blocks that may wait for the thread; then a push waits. */
+/* The most full blocks that may wait for the thread. With more, a push waits. */
 #define RECORDER_QUEUE 8u
-/* Blocks whose memory is reused: ranks of one job fill theirs at the same time. */
+/* The most blocks whose memory is kept for reuse. The ranks of a job fill their blocks at the same
+ * time. */
 #define RECORDER_SPARES RECORDER_QUEUE
 
 struct recorder; /* opaque */

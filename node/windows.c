@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Besides beats and sketches, only the windows requested here leave the node. So the token buckets
- * and the arbitration between ranks bound here what the node sends. */
+ * and the arbitration between ranks in this file bound what the node sends. */
 #include "node/windows.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 /* How long a victim's window waits for a suspect to appear. */
 #define ARBITRATION_NS 1000000000ull
-/* A suspect's flags count this long before and after the window. */
+/* A suspect's flags count if they are at most this long before or after the window. */
 #define SUSPECT_SLACK_NS 3000000000ull
 #define PEER_STEPS	 64u
 #define STALL_STEPS	 8u
@@ -27,13 +27,13 @@
 #define PEER_AGAIN_NS 20000000000ull
 /* The second window comes sooner: by then every tick has been sampled for a while. */
 #define PEER_SECOND_NS 6000000000ull
-/* How long after that beats are fast and every tick is sampled. */
+/* How long after a rank was found slow beats come more often and every tick is sampled. */
 #define PEER_SUSPECT_NS 30000000000ull
 /* A suspicion from the aggregator expires after this time, unless it is renewed. */
 #define SUSPECT_MAX_NS 60000000000ull
 /* A suspect's flag counts for this long: steps are judged up to two seconds after their end. */
 #define SUSPECT_NS 5000000000ull
-/* The device runs at most so far behind the host. */
+/* The device runs at most this far behind the host. */
 #define DEVICE_BEHIND_NS 60000000000ull
 
 struct slot {
@@ -74,8 +74,8 @@ void windows_close(struct windows *w)
 
 /* ---- anomalies ---- */
 
-/* Whether another rank of the job on this node shows as much or more: a suspect, or a victim of the
- * same time whose window was sent with all records. */
+/* Whether another rank of the job on this node shows as much as this one or more: a suspect, or a
+ * victim of the same time whose window was sent with all records. */
 static bool shown_elsewhere(const struct slot *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -152,7 +152,7 @@ static void ship_steps(struct slot *s, struct windows_request *q)
 	ship(s, q);
 }
 
-/* The last steps are slow. */
+/* Marks the last steps as slow. */
 static void mark_drift(struct window_step *steps, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -165,9 +165,9 @@ static double excess(uint64_t ns, double expected_ns)
 	return expected_ns > 0 ? (double)ns / expected_ns - 1 : 0;
 }
 
-/* Steps with more work are compared with those before, because the model expects them to take
- * longer. Every rank that launches more shares the loss, whoever waits for whom. An expectation of 0
- * would mean that there is none. */
+/* Compares the steps with more work with the steps before the growth, because the model expects
+ * them to take longer. Every rank that launches more shares the loss, whoever waits for whom. The
+ * expectation must not become 0, which would mean that there is none. */
 static void mark_growth(struct window_step *steps, uint32_t count, const struct growth_change *more)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -224,7 +224,7 @@ static void on_drift(void *arg, struct rank *r, const struct growth_change *more
 /* ---- slow among its peers on the node ---- */
 
 /* Whether the rank can be compared: its job has several ranks, and its number is unique here. Two
- * jobs with one name, or replicas without ranks, do not run in step. */
+ * jobs with the same name, or replicas without rank numbers, do not run in step. */
 static bool has_peers(const struct slot *s)
 {
 	if (s->id->rank < 0 || s->id->world_size < 2)
@@ -325,8 +325,8 @@ static void apply_peer_flag(struct slot *s, const struct local_peers_flag *f, ui
 	p->since_ns = f->begin_ns;
 }
 
-/* Ships a window when the rank is found slow, and regularly while that lasts; none if the rank's
- * own model has just sent one about the same. */
+/* Ships a window when the rank is found slow, and regularly while this lasts. Ships none if the
+ * rank's own model has just sent one about the same slowness. */
 static void update_peer(struct slot *s, uint64_t now_ns)
 {
 	struct windows_peer *p = &s->peer;
@@ -532,14 +532,14 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 	return 0;
 }
 
-/* Appends those that are not there yet: the device may do the work of a piece's steps in the next
- * piece. */
+/* Appends the records that are not there yet. Pieces may share records, because the device may do
+ * the work of a piece's steps in the next piece. */
 static int append(struct record **to, uint32_t *count, struct record **records, uint32_t n)
 {
 	const struct record *from = *records;
 	struct record *all;
 
-	if (!*to) { /* most windows have one piece: it is not copied */
+	if (!*to) { /* most windows have one piece: take its records without copying */
 		*to = *records;
 		*count = n;
 		*records = NULL;
@@ -587,7 +587,7 @@ uint32_t windows_pieces(const struct windows_request *q, struct windows_piece *o
 	return n;
 }
 
-/* Adds the records of a piece and of steps [first, last), those that end in it. */
+/* Adds the records of a piece and of the steps [first, last), which end in it. */
 static int add_piece(struct window *out, const struct rank *r, const struct windows_piece *p,
 		     uint32_t first, uint32_t last, uint32_t max)
 {

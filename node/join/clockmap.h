@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * clockmap.h - convert raw stamps to CLOCK_MONOTONIC nanoseconds, using our own anchors. Owns: a
- * history of anchors. Threads: one caller. Trust: a stamp may be any number, so the result may be
- * too; the caller checks it against its own clock. The map interpolates between anchors. Before the
+ * history of anchors. Threads: one caller. Trust: a stamp may be any number, and so may the result;
+ * the caller checks it against its own clock. The map interpolates between anchors. Before the
  * first and after the last it extrapolates with the recent rate. */
 #pragma once
 
@@ -25,13 +25,13 @@ struct clockmap {
 	uint64_t error_ns; /* recent error of extrapolation */
 };
 
-/* Reads the three clocks together, the best of a few tries. */
+/* Reads the three clocks together. Takes the best of a few tries. */
 void clockmap_read(struct clockmap_anchor *out);
-/* Takes two readings some milliseconds apart. */
+/* Reads the clocks twice, some milliseconds apart. */
 void clockmap_init(struct clockmap *m);
-/* Adds a later anchor; one that is not later than the last is ignored. */
+/* Adds an anchor. Ignores one that is not later than the last. */
 void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a);
-/* Slow path of clockmap_ns: before the newest anchor, or another clock. */
+/* Slow path of clockmap_ns: for a stamp before the newest anchor, or of another clock. */
 uint64_t clockmap_convert(const struct clockmap *m, uint8_t source, uint64_t stamp);
 
 /* source: enum clock_source; an unknown one gives 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The host side: ordering, conversion, tables. Events stay raw until they are in order, because
- * their meaning (a handle's stream, a thread's context) depends on earlier events. */
+ * The host side: order, conversion, tables. Events stay raw until they are in order, because what
+ * they mean (the stream of a handle, the context of a thread) depends on earlier events. */
 #include "node/join/join.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ uint32_t join_stream_number(const struct join *j, const struct join_stream *s)
 {
 	if (!s)
 		return 0;
-	/* A dense number if CUPTI's is unknown, in a range that CUPTI does not use. */
+	/* If CUPTI's number is unknown: a dense number, in a range that CUPTI does not use. */
 	return s->known ? s->stream_id : 0x80000000u | (uint32_t)(s - j->streams);
 }
 
@@ -399,8 +399,8 @@ static void capture_coll(struct join *j, const struct event_coll *e, uint64_t by
 	t->colls.count++;
 }
 
-/* Ends the lane's group: launched during [begin_ns, end_ns]; begin_ns 0: not launched, or not
- * seen. */
+/* Ends the lane's group. Its kernels were launched during [begin_ns, end_ns]; begin_ns 0: not
+ * launched, or not seen. */
 static void group_close(struct join *j, struct join_lane *lane, uint64_t begin_ns, uint64_t end_ns)
 {
 	for (uint32_t i = 0; i < lane->group_count; i++) {
@@ -616,8 +616,8 @@ static void span_remove(struct join_lane *lane, uint32_t i)
 		sizeof(lane->spans[0]) * (--lane->span_count - i));
 }
 
-/* Spans of a catalogue nest among themselves, and their events say how deep. So an end that was
- * lost is noticed at the next begin, and cannot end another span. */
+/* Spans of a catalogue nest among themselves, and their events state the depth. So a lost end is
+ * noticed at the next begin, and cannot end another span. */
 static void span_drop_deeper(struct join *j, struct join_lane *lane, uint32_t depth)
 {
 	for (uint32_t i = lane->span_count; i-- > 0;)
@@ -628,7 +628,7 @@ static void span_drop_deeper(struct join *j, struct join_lane *lane, uint32_t de
 		}
 }
 
-/* One that its job never closed, and the oldest: the innermost ones are in use. */
+/* Drops the oldest span. The job probably never closed it, while the innermost spans are in use. */
 static bool span_drop_oldest(struct join *j, struct join_lane *lane)
 {
 	for (uint32_t i = 0; i < lane->span_count; i++)
@@ -640,7 +640,7 @@ static bool span_drop_oldest(struct join *j, struct join_lane *lane)
 	return false;
 }
 
-/* The thread ends. A function that has not returned is not a mistake. */
+/* Call when the thread ends. A function that has not returned by then is not a mistake. */
 static void span_drop_all(struct join *j, struct join_lane *lane)
 {
 	while (span_drop_oldest(j, lane))
@@ -685,7 +685,7 @@ static void range_begin(struct join *j, const struct join_lane *lane,
 		j->first_range = p->e.span.span;
 }
 
-/* Handles ascend: an earlier one than the first began before anybody looked. */
+/* Handles ascend, so a range with a lower handle than the first began before recording. */
 static void range_end(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_span *e = &p->e.span;
@@ -705,7 +705,8 @@ static void range_end(struct join *j, const struct join_host_pend *p)
 	r.key = e->domain;
 	r.seq = j->ranges[i - 1].depth;
 	range_remove(j, i - 1);
-	j->sink.host(j->sink.arg, &r, NULL); /* complete at its end, so always late */
+	/* a range is complete only at its end, so it is always late */
+	j->sink.host(j->sink.arg, &r, NULL);
 }
 
 /* ---- ranges of a thread ---- */
@@ -726,8 +727,8 @@ static void span_begin(struct join *j, struct join_lane *lane, const struct join
 	lane->span_count++;
 }
 
-/* Whether the job opened the range when its thread was already watched. A function is not the job's to
- * close: its begin came before, or was overwritten, which is counted. */
+/* Whether the job opened the range while its thread was already watched. This is for ranges that
+ * the job closes. The begin of a function came too early, or was overwritten, which is counted. */
 static bool span_was_watched(struct join_lane *lane, const struct event_span *e)
 {
 	bool watched = lane->span_floor && e->depth + 1u >= lane->span_floor;
@@ -746,7 +747,7 @@ static bool span_is(const struct join_span *s, const struct event_span *e)
 	return s->domain == e->domain;
 }
 
-/* A count as a record has it. The process is not trusted: anything else is none. */
+/* A count in the form of a record. The process is not trusted: any other number becomes 0. */
 static uint32_t span_count_of(float begin, float end)
 {
 	float v = end > 0 ? end : begin;
@@ -820,7 +821,7 @@ static void on_span_request(struct join *j, const struct join_host_pend *p)
 		r.key = e->request[i];
 		r.bytes = e->tokens[i];
 		r.flags |= RECORD_FLAG_PYTHON | (e->done >> i & 1 ? RECORD_FLAG_DONE : 0);
-		/* late, as spans are: it may begin long before it is known */
+		/* late, as spans are: it may have begun long before it becomes known */
 		j->sink.host(j->sink.arg, &r, NULL);
 	}
 }
@@ -863,7 +864,7 @@ static void drop_before(struct join *j, uint64_t t_ns)
 	*colls = colls_before;
 }
 
-/* Whether launches before the end of such a gap have no kernels. */
+/* Whether the kernels of launches before the end of such a gap are lost. */
 static bool gap_of_kernels(uint16_t cause)
 {
 	return cause == GAP_SWITCHED_OFF || cause == GAP_CUPTI_YIELDED || cause == GAP_GOVERNED ||
@@ -893,9 +894,9 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 		j->stats.graph_coarse_ns += e->to ? r.end_ns - r.begin_ns : 0;
 	}
 	emit(j, &r, NULL);
-	/* Launches before the gap's end have their kernels, or lost them. On a stream where all
-	 * kernels look alike, as collectives do, one launch too many would shift all later joins.
-	 * The gap is delivered with its begin, so launches of its last part may still come. */
+	/* Launches before the gap's end already have their kernels, or have lost them. On a stream
+	 * where all kernels look alike (collectives), one launch too many would shift all later
+	 * joins. The gap is delivered at its begin, so launches of its last part may still come. */
 	if (e->to && gap_of_kernels(e->cause)) {
 		if (e->detail > 0)
 			j->gap = (struct join_gap){j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,
@@ -913,7 +914,7 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	if (s->sync_count && s->syncs[s->sync_count - 1].end_ns >= end_ns)
-		return; /* another thread's wait that ended earlier adds nothing */
+		return; /* a wait of another thread that ended earlier adds nothing */
 	if (s->sync_count == JOIN_SYNCS)
 		memmove(s->syncs, s->syncs + 1, sizeof(s->syncs[0]) * --s->sync_count);
 	s->syncs[s->sync_count++] = (struct join_sync){begin_ns, end_ns};
@@ -1176,7 +1177,7 @@ static void release_device(struct join *j, uint64_t until_ns)
 		j->device_sorted = j->device[i - 1].begin_ns <= j->device[i].begin_ns;
 }
 
-/* In a burst, delivers events early instead of dropping them. */
+/* In a burst, delivers some events early, so that none is dropped. */
 static void make_room(struct join *j, bool host)
 {
 	uint64_t until = 0;
@@ -1197,7 +1198,7 @@ static void make_room(struct join *j, bool host)
 }
 
 /* Where to insert an event of time t near the end of a sorted array. Events are only slightly out
- * of order: a call's launch arrives before the call. -1: the place is further back. */
+ * of order: the launch inside a call arrives before the call. -1: the place is further back. */
 #define PLACE_LOOK_BACK 64u
 #define PLACE(array, count, t, field, at)                                                          \
 	do {                                                                                       \
@@ -1284,7 +1285,7 @@ void join_push(struct join *j, const union ring_event *events, size_t count,
 	}
 }
 
-/* Drops launches that are too old to get a kernel. They would fill the pool. */
+/* Drops launches that are too old to get a kernel. Otherwise they would fill the pool. */
 static void age(struct join *j)
 {
 	uint64_t from = j->watermark_ns, hang = 0;

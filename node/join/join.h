@@ -4,13 +4,14 @@
  * Host events of all lanes are merged by time after a short wait, so that events of several threads
  * come in canonical order. A kernel is matched to the launch with its number on its stream. Grid,
  * block and time must agree: a kernel cannot start before its launch, and a kernel that starts
- * after a synchronisation was not launched before it. If records went uncounted, the difference of
- * the numbers is learned from the same rules. Until it is certain, kernels stay unmatched and are
- * counted. The work per event is bounded, however much was lost. A gap in the device records loses
- * the kernels of all launches before its end.
- * A kernel of the communication library is matched to its collective: the call, or the end of its
- * group, during which the launch ran. The node records of a graph launch share its correlation id.
- * Collectives captured into a graph form a template, which every launch of the graph replays.
+ * after the host has waited for the GPU was not launched before that wait. If one side missed
+ * records without counting them, the numbers differ; the difference is learned by the same rules.
+ * Until it is certain, kernels stay unmatched and are counted. The work per event is bounded,
+ * however much was lost. After a gap in the device records, the kernels of all launches before the
+ * gap's end count as lost. A kernel of the communication library is matched to its collective: the
+ * one during whose call, or during the end of whose group, the kernel was launched. The node
+ * records of a graph launch share its correlation id. Collectives captured into a graph form a
+ * template, which every launch of the graph replays.
  *
  * Owns: its tables, allocated at open. Threads: one caller. Trust: events passed only the ring's
  * checks; any handle, count or stamp may be hostile. */
@@ -21,7 +22,7 @@
 #include "node/join/clockmap.h"
 #include "ring/ring_reader.h"
 
-/* Why a record is missing or incomplete; beats carry these names. */
+/* The reasons why a record is missing or incomplete; beats carry these names. */
 #define JOIN_LOSSES(X)                                                                             \
 	X(BAD_STAMP, "bad_stamp")		/* an impossible time */                           \
 	X(KERNEL_NO_LAUNCH, "kernel_no_launch") /* a kernel whose launch was not seen */           \
@@ -46,22 +47,25 @@ enum join_loss {
 
 struct join_sink {
 	void *arg;
-	/* May begin before a record already delivered. mark: for RECORD_STEP_BEGIN, else NULL. */
+	/* r may have begun before a record that was delivered earlier. mark: for RECORD_STEP_BEGIN,
+	 * else NULL. */
 	void (*host)(void *arg, const struct record *r, const struct step_mark *mark);
 	void (*device)(void *arg, const struct record *r);
 	/* Text of a name id, "" unknown. */
 	const char *(*name)(void *arg, uint32_t id);
 	void (*transfer)(void *arg, const struct transfer *t); /* NULL: not needed */
-	/* The process uses this device, by the driver's UUID. NULL: not needed. */
+	/* Called for each device that the process uses, with the driver's UUID. NULL: not
+	 * needed. */
 	void (*gpu)(void *arg, const uint8_t uuid[16]);
 };
 
 struct join_stats {
-	uint64_t device_events, host_late; /* host_late: began before an earlier one */
+	/* host_late: records that began before an already delivered one */
+	uint64_t device_events, host_late;
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_nodes, copies, resyncs, streams_learned;
-	uint64_t align_steps;	      /* launches examined to learn the difference of the numbers */
+	uint64_t align_steps;	      /* launches examined to learn how the numbers differ */
 	uint64_t export_delay_max_ns; /* measured by the process */
 	uint64_t graph_coarse_ns;     /* time with one record per graph launch, GAP_GRAPH_NODES */
 	uint64_t switched_off;	      /* launches and collectives during `sysom off`: not a loss */
@@ -74,7 +78,7 @@ struct join; /* opaque */
 int join_open(struct join **out, const struct join_sink *sink, const struct clockmap *clock,
 	      uint32_t lane_count);
 void join_close(struct join *j); /* NULL is a no-op */
-/* Events of one lane, oldest first. */
+/* Takes events of one lane, oldest first. */
 void join_push(struct join *j, const union ring_event *events, size_t count,
 	       const struct ring_lane_view *view, uint64_t now_ns);
 /* Delivers the events that have waited long enough. */
@@ -86,7 +90,7 @@ void join_finish(struct join *j);
 enum join_unfinished_kind {
 	JOIN_UNFINISHED_NONE = 0,
 	JOIN_UNFINISHED_KERNEL,
-	JOIN_UNFINISHED_COLL,  /* of the communication library: func says which */
+	JOIN_UNFINISHED_COLL,  /* of the communication library; func: which function */
 	JOIN_UNFINISHED_GRAPH, /* a kernel of a graph launch, or work after it on its stream */
 };
 struct join_unfinished {
@@ -98,7 +102,7 @@ struct join_unfinished {
 };
 /* join_unfinished.c. Scans every stream, so call it only for ranks that stand still. */
 void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *out);
-/* All host records that began before this have been delivered, except late ones. */
+/* All host records that began before this time have been delivered, except late ones. */
 uint64_t join_watermark_ns(const struct join *j);
 const struct join_stats *join_stats(const struct join *j);
 /* Threads that launch, enter collectives, mark steps or run Python spans, by the process's own thread

@@ -6,11 +6,11 @@
  * any loss in the ring. It is 0 if both counters started at the stream's begin; otherwise it is
  * learned. It lies between two bounds, which kernels narrow: a kernel's launch was called before
  * the kernel began, after the last wait of the host, is among the last JOIN_PENDING calls, and has
- * the kernel's grid and block. After tracing was off, kernel 1 belongs to the first launch after
- * that. Nothing is joined until the bounds meet. A kernel that contradicts them resets both.
+ * the kernel's grid and block. After tracing was off, kernel 1 belongs to the first launch since
+ * then. Nothing is joined until the bounds meet. A kernel that contradicts the bounds resets both.
  *
- * Comparing runs of equal grids without numbers does not work: layers repeat, and kernels were
- * joined with the launches of another layer (docs/decisions/0022-numbered-launches.md). */
+ * Comparing runs of equal grids without numbers does not work: layers repeat, so kernels are joined
+ * with the launches of another layer (docs/decisions/0022-numbered-launches.md). */
 #include "node/join/join_private.h"
 
 static uint8_t epoch_of(uint32_t number)
@@ -70,7 +70,7 @@ void join_align_bound(struct join_stream *s)
 
 /* ---- launches ---- */
 
-/* Resets what is known about the latest gap's end if there is a newer gap. */
+/* If there is a newer gap, resets what is known about the end of the last one. */
 static struct join_align *since_gap(const struct join *j, struct join_align *a)
 {
 	if (a->gap == j->gap.serial)
@@ -119,7 +119,7 @@ static bool is_kernel(const struct join *j, uint32_t node)
 	return j->launches[node].type == JOIN_LAUNCH_KERNEL;
 }
 
-/* The stream's numbers restarted: earlier launches have lost their kernels. */
+/* Call when the stream's numbers have restarted: earlier launches have lost their kernels. */
 static void count_anew(struct join *j, struct join_stream *s)
 {
 	while (s->launches.head != s->launches.tail)
@@ -180,7 +180,8 @@ static uint32_t after(const struct join *j, const struct join_stream *s, uint32_
 	return node ? join_launch_next(j, s, node) : s->launches.head;
 }
 
-/* Bounds by time: a call after the kernel's begin is not its launch, nor is one that is too old. */
+/* Sets bounds by time: neither a call after the kernel's begin nor a call that is too old is its
+ * launch. */
 static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kernel,
 			   uint64_t begin_ns, uint32_t *steps)
 {
@@ -205,8 +206,8 @@ static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kerne
 		lower_high(a, j->launches[node].number - 1 - kernel);
 }
 
-/* Searches from near `node` for the launch with that number. 0: it is not there, or too far for
- * now. */
+/* Searches for the launch with that number, starting at *near. 0: it is not there, or too far away
+ * for now. */
 static uint32_t find_launch(struct join *j, const struct join_stream *s, uint32_t *near,
 			    uint32_t number, uint32_t *steps)
 {
@@ -224,7 +225,8 @@ static uint32_t find_launch(struct join *j, const struct join_stream *s, uint32_
 			if (!to)
 				return node;
 			if ((to > 0 && on < 0) || (to < 0 && on > 0))
-				return 0; /* between two launches: it was lost */
+				/* the number lies between two launches: the launch was lost */
+				return 0;
 			on = to;
 		}
 		next = on < 0 ? join_launch_prev(j, s, node) : join_launch_next(j, s, node);
@@ -233,7 +235,7 @@ static uint32_t find_launch(struct join *j, const struct join_stream *s, uint32_
 	return 0;
 }
 
-/* Whether the grid and block of the implied launch contradict the difference. */
+/* Whether the grid and block of the launch that the difference implies contradict it. */
 static bool disproved(struct join *j, const struct join_stream *s, const struct join_device_pend *p,
 		      uint32_t difference, uint32_t *near, uint32_t *steps)
 {
@@ -274,7 +276,7 @@ static void learn(struct join *j, struct join_stream *s, const struct join_devic
 
 /* ---- kernels ---- */
 
-/* Counts a kernel without a launch record between two that have one. */
+/* Counts a kernel that has no launch record, between two kernels that have one. */
 static void count_unseen(struct join_align *a, bool sure)
 {
 	a->unseen = true;
@@ -290,7 +292,7 @@ static void give_up_kernel(struct join *j, struct join_stream *s, const struct j
 		count_unseen(a, true);
 	else
 		join_match_unmatched(j, p, JOIN_KERNEL_AMBIGUOUS);
-	/* Drop launches that no later kernel can have. */
+	/* drops launches that cannot belong to any later kernel */
 	while (a->has_low && s->launches.count && is_kernel(j, s->launches.head) &&
 	       apart(j->launches[s->launches.head].number, p->e.kernel.number + a->low) <= 0)
 		join_match_launch_drop(j, s);
@@ -347,7 +349,7 @@ static void join_kernel(struct join *j, struct join_stream *s, const struct join
 		return;
 	}
 	if (!advance(j, s, number)) {
-		bool lost = s->launches.count > 0; /* later launches are there */
+		bool lost = s->launches.count > 0; /* later launches are known */
 
 		if (!join_match_meet_unseen_coll(j, s, p))
 			join_match_unmatched(j, p, JOIN_KERNEL_NO_LAUNCH);
@@ -400,7 +402,7 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
 		begin_epoch(a, epoch_of(number));
 		a->began = false;
 	} else if (on <= 0 || (on > 1 && a->unseen)) {
-		/* late, or kernels with and without launch records were lost */
+		/* the kernel is late, or kernels both with and without launch records were lost */
 		contradicted(j, a);
 		a->began = on > 0;
 	}

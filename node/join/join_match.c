@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The device side. The launch wrappers do not see correlation ids, so kernels are joined by order:
- * both sides number a stream's launches, and their numbers differ by the stream's difference
- * (join_align.c). */
+ * The device side. The launch wrappers do not see correlation ids, so kernels are joined by number:
+ * host and device side both number the launches of a stream, and the two numbers differ by the
+ * stream's difference (join_align.c). */
 #include <string.h>
 
 #include "base/hash.h"
@@ -123,7 +123,7 @@ void join_match_coll_drop(struct join *j, struct join_stream *s)
 {
 	const struct join_coll *c = &j->colls[s->colls.head];
 
-	/* Calls of one group may share a kernel; it is joined with the first of them. */
+	/* Calls of one group may share a kernel. The kernel is joined with the first call. */
 	if (c->group && c->group == s->last_group)
 		j->stats.coll_fused++;
 	else
@@ -420,7 +420,8 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 /* ---- waits ---- */
 
 /* A kernel that began after a wait had ended was launched after the wait began. Older launches get
- * no kernel any more. On streams where all kernels look alike, this corrects a shift. */
+ * no kernel any more. On streams where all kernels look alike, this corrects a join that is off by
+ * some launches. */
 static void pass_syncs(struct join *j, struct join_stream *s, uint64_t begin_ns)
 {
 	uint32_t n = 0;
@@ -443,7 +444,7 @@ static void pass_syncs(struct join *j, struct join_stream *s, uint64_t begin_ns)
 
 static struct join_replay *find_replay(struct join *j, uint32_t correlation)
 {
-	/* Newest first. Nodes of only a few launches interleave. */
+	/* Newest first, and only a few: the nodes of few launches interleave. */
 	for (uint32_t n = 0; n < 64 && n < j->replay_next; n++) {
 		struct join_replay *r = &j->replays[(j->replay_next - n) % JOIN_REPLAYS];
 
@@ -453,7 +454,7 @@ static struct join_replay *find_replay(struct join *j, uint32_t correlation)
 	return NULL;
 }
 
-/* Takes the stream's next graph launch. Kernels launched before it had been waited for. */
+/* Takes the stream's next graph launch. The kernel launches before it get no kernel any more. */
 static struct join_replay *pop_graph_launch(struct join *j, struct join_stream *s,
 					    uint64_t begin_ns)
 {
@@ -471,7 +472,8 @@ static struct join_replay *pop_graph_launch(struct join *j, struct join_stream *
 	return r;
 }
 
-/* For a stream inside the graph, or an unknown one: the only stream with an open graph launch. */
+/* The only stream with an open graph launch, for node records of a stream inside the graph or of an
+ * unknown stream; NULL: none, or several. */
 static struct join_stream *only_graph_stream(struct join *j)
 {
 	return j->graph_streams == 1 ? &j->streams[j->graph_streams_sum] : NULL;
@@ -490,8 +492,8 @@ static void join_graph_coll(struct join *j, struct join_replay *rp, struct recor
 	c = &j->template_colls[rp->next_coll];
 	rp->next_coll = c->next;
 	r->key = c->key;
-	/* A hash of (graph, node, replay): the communicator did not count it, so it must not
-	 * collide with call numbers. */
+	/* A hash of (graph, node, replay). The communicator did not count this call, so the number
+	 * must not collide with numbers of calls. */
 	r->seq = 0x80000000u | (uint32_t)hash_mix(hash_mix(rp->capture << 20 ^ c->node) + rp->nth);
 	r->func = c->func;
 	r->peer = c->peer;

@@ -27,23 +27,25 @@
 #define JOIN_REPLAYS	    1024u /* graph launches whose nodes may still come */
 #define JOIN_SPAN_DEPTH	    32u
 #define JOIN_RANGES	    512u /* open ranges that any thread may end */
-/* Launches of a stream that may wait for the GPU. The hardware queue has 1,024; then the call
- * blocks. A larger value only makes learning slower. */
+/* The most launches of a stream that may wait for the GPU. The hardware queue holds 1,024; a
+ * further call blocks. A larger value only makes learning slower. */
 #define JOIN_PENDING	 2048u
 #define JOIN_LEARN_STEPS 64u /* launches examined per kernel while the difference is learned */
-/* simultaneous calls on one stream: how far numbers may be out of order */
+/* how far numbers may be out of order because of simultaneous calls on one stream */
 #define JOIN_RACE 16u
 /* mismatches of simultaneous calls before the difference is discarded */
 #define JOIN_MISFITS	  8u
 #define JOIN_BIND_KERNELS 32u /* first kernels of a stream with unknown ids that are examined */
-#define JOIN_BIND_FITS	  8u  /* consecutive kernels that must fit exactly one host stream */
-#define JOIN_SYNCS	  8u  /* waits per stream that its kernels have not passed yet */
+/* number of consecutive kernels that must fit exactly one host stream */
+#define JOIN_BIND_FITS 8u
+#define JOIN_SYNCS     8u /* waits per stream that its kernels have not passed yet */
 
-/* Threads of a job differ by microseconds. The event of a longer call arrives late and is delivered
- * as late. */
+/* How long events wait to be put in order. The events of a job's threads arrive microseconds apart.
+ * The event of a call longer than this arrives late, and is delivered as late. */
 #define JOIN_REORDER_NS 20000000ull
-/* When a launch without a kernel is dropped: later than other ranks report a hang. If the device
- * finishes nothing at all, launches stay longer, because somebody may be examining the hang. */
+/* The age at which a launch without a kernel is dropped. It is longer than the time until other
+ * ranks report a hang. If the device finishes nothing at all, launches stay longer, because
+ * somebody may be examining the hang. */
 #define JOIN_LAUNCH_AGE_NS 60000000000ull
 #define JOIN_HANG_AGE_NS   600000000000ull
 #define JOIN_FUTURE_NS	   1000000000ull
@@ -103,7 +105,8 @@ _Static_assert(sizeof(struct join_launch) == 64, "a launch is one cache line");
 
 struct join_coll {
 	uint64_t begin_ns,
-	    /* its kernel is launched between begin and end of the call, or of its group's end */
+	    /* Its kernel is launched between these two times: during the call, or during the call
+	     * that ends its group. */
 	    end_ns;
 	uint64_t call_ns; /* when the call began */
 	uint64_t key, bytes;
@@ -125,15 +128,15 @@ struct join_list {
 	uint32_t head, tail, count;
 };
 
-/* The host waited for a stream: launches before begin_ns had finished at end_ns. */
+/* The host waited for a stream. Launches before begin_ns had finished by end_ns. */
 struct join_sync {
 	uint64_t begin_ns, end_ns;
 };
 
-/* What is known about a stream's difference: number of a launch minus number of its kernel. Numbers
- * are compared by their lower 24 bits. */
+/* What is known about a stream's difference: the number of a launch minus the number of its kernel.
+ * Numbers are compared by their lower 24 bits. */
 struct join_align {
-	uint32_t low, high; /* bounds, inclusive */
+	uint32_t low, high; /* bounds of the difference, inclusive */
 	bool has_low, has_high;
 	bool launched, began, met, has_floor, has_gap_floor, has_sure;
 	bool unseen; /* some kernels have no launch record */
@@ -142,15 +145,15 @@ struct join_align {
 	uint32_t last_launch, last_kernel, last_met;
 	uint64_t calls_end_ns;	/* end of the call that ended last */
 	uint64_t last_begin_ns; /* of last_kernel */
-	/* The newest launch that left the list. A kernel that begins after floor_ns has at least
-	 * number floor. */
+	/* gone: number of the newest launch that left the list. floor: a kernel that begins after
+	 * floor_ns has at least this number. */
 	uint32_t gone, floor;
-	/* At the end of the gap with this serial: the first launch that may have a record, and the
-	 * first that has one. */
+	/* At the end of the gap with the serial `gap`: gap_floor is the first launch that may have
+	 * a record, and sure the first that has one. */
 	uint32_t gap, gap_floor, sure;
 	uint64_t gone_end_ns, floor_ns;
-	/* While learning: the newest launch called before last_kernel began, and the launches that
-	 * low and high imply, or ones near them. */
+	/* While learning: called is the newest launch called before last_kernel began; at_low and
+	 * at_high are the launches that low and high imply, or launches near these. */
 	uint32_t called, at_low, at_high;
 };
 
@@ -161,25 +164,26 @@ struct join_gap {
 	uint64_t to_ns, on_ns;
 };
 
-/* A stream in the host's terms. */
+/* A stream as the host sees it. */
 struct join_stream {
 	uint64_t handle, scope; /* scope: context of a default stream, thread of a per-thread one */
 	uint32_t context_id, stream_id;
 	bool known;	       /* the ids are known */
 	int32_t device_stream; /* index; -1: not bound */
 	struct join_list launches, colls;
-	uint32_t graph_head, graph_tail; /* the list of graph launches among them */
+	uint32_t graph_head, graph_tail; /* the list of the stream's graph launches */
 	struct join_align align;
 	uint64_t last_group; /* of the last collective that was joined with its kernel */
 	struct join_sync syncs[JOIN_SYNCS];
 	uint32_t sync_count;
 };
 
-/* A stream in the terms of device records. */
+/* A stream as device records show it. */
 struct join_device_stream {
 	uint32_t device, context_id, stream_id;
 	int32_t stream; /* index; -1: not bound */
-	/* Not bound: kernels examined, the host stream that fits, how often it did. */
+	/* While not bound: tried is the number of kernels examined, guess the host stream that
+	 * fits, fits how often it did. */
 	uint32_t tried, guess, fits;
 };
 
@@ -189,7 +193,7 @@ struct join_comm {
 
 struct join_func {
 	uint64_t handle;
-	uint32_t name; /* learned from its kernels; may be wrong, since handles are reused */
+	uint32_t name; /* learned from its kernels; may be wrong, because handles are reused */
 	uint32_t next; /* index of the function that was launched after it last time */
 };
 
@@ -223,7 +227,8 @@ struct join_replay {
 struct join_span {
 	uint64_t t_ns, span, domain;
 	uint32_t name, depth, tid;
-	/* of a catalogue's: the nesting depth among those; the begin's event has the rest */
+	/* Only for spans of a catalogue: the nesting depth among these. The begin's event has the
+	 * other fields. */
 	uint32_t python_depth;
 	uint8_t source, process, thread;
 	float work[SPAN_WORK_MAX];
@@ -239,7 +244,8 @@ struct join_lane {
 	uint32_t group_count;
 	struct join_span spans[JOIN_SPAN_DEPTH];
 	uint32_t span_count;
-	/* 1 + the least depth of a range; 0: none yet. What is below began before. */
+	/* 1 + the least depth of a range; 0: none yet. Ranges at lower depths began before the
+	 * thread was watched. */
 	uint32_t span_floor;
 };
 
@@ -251,11 +257,12 @@ struct join {
 	struct join_launchers launchers;
 	uint32_t launcher_last; /* the thread that was looked up last */
 	uint64_t watermark_ns, now_ns;
-	uint64_t gap_end_ns; /* launches before this have lost their kernels: GAP_* */
+	uint64_t gap_end_ns; /* the kernels of launches before this time are lost (GAP_*) */
 	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */
 	struct join_gap gap;
 	uint64_t last_host_ns;
-	/* NVTX's ranges with a handle, in the order of their begins; first_range: the first handle seen */
+	/* ranges: NVTX ranges with a handle, in the order of their begins; first_range: the first
+	 * handle seen */
 	struct join_span ranges[JOIN_RANGES];
 	uint32_t range_count;
 	uint64_t first_range;
@@ -323,7 +330,7 @@ static inline void join_count_gap(struct join *j, enum join_loss loss)
 		join_count(j, loss, 1);
 }
 
-/* join.c: the stream's number in records. */
+/* join.c: the number by which records name the stream. */
 uint32_t join_stream_number(const struct join *j, const struct join_stream *s);
 static inline uint32_t join_launch_next(const struct join *j, const struct join_stream *s,
 					uint32_t node)
@@ -342,22 +349,23 @@ static inline uint32_t join_launch_prev(const struct join *j, const struct join_
 }
 
 /* join_match.c */
-/* Appends a launch to s, to be filled; 0: no room. If s has too many, drops the oldest. */
+/* Appends an empty launch to s, for the caller to fill; 0: no room. If s has too many launches,
+ * drops the oldest. */
 uint32_t join_match_launch_push(struct join *j, struct join_stream *s, bool graph);
 /* Drops the oldest launch of s as one without a kernel. */
 void join_match_launch_drop(struct join *j, struct join_stream *s);
 void join_match_coll_drop(struct join *j, struct join_stream *s);
 /* The host stream s has moved to `to`. */
 void join_match_stream_moved(struct join *j, const struct join_stream *s, struct join_stream *to);
-/* The host stream s has got its ids: binds it to the device stream with the same ids. */
+/* Call when the ids of a host stream become known: binds it to the device stream with these ids. */
 void join_match_bind(struct join *j, uint32_t stream_index);
 void join_match_device(struct join *j, const struct join_device_pend *p);
 struct join_func *join_match_func(struct join *j, uint64_t handle, bool create);
 /* JOIN_NAME_* of a name; 0: its text is not known yet. */
 uint8_t join_match_name_class(struct join *j, uint32_t name);
-/* For join_align.c. fits: whether the kernel can be the launch's. meet: joins the kernel with the
- * stream's oldest launch. meet_unseen_coll: joins it with a collective whose launch was not
- * recorded. unmatched: delivers it without a launch. */
+/* For join_align.c. join_match_fits: whether the launch can be the kernel's. join_match_meet: joins
+ * the kernel with the stream's oldest launch. join_match_meet_unseen_coll: joins it with a
+ * collective whose launch was not recorded. join_match_unmatched: delivers it without a launch. */
 bool join_match_fits(const struct join *j, const struct join_launch *l,
 		     const struct join_device_pend *p);
 void join_match_meet(struct join *j, struct join_stream *s, const struct join_device_pend *p);
@@ -366,18 +374,19 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 void join_match_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why);
 
 /* join_align.c */
-/* s was bound to a device stream, perhaps to another one than before. */
+/* Call when s was bound to a device stream, perhaps not for the first time. */
 void join_align_bound(struct join_stream *s);
-/* The last launch of s, a kernel's, is now filled. */
+/* Call when the last launch of s, a kernel launch, is filled. */
 void join_align_launched(struct join *j, struct join_stream *s);
-/* The oldest launch of s leaves the list, or (node 0) a launch is not added to it. */
+/* Call when the oldest launch of s leaves the list; with node 0, when a launch was not added to the
+ * list. */
 void join_align_left(const struct join *j, struct join_stream *s, uint32_t node,
 		     const struct join_launch *l);
-/* Launches that left the list, and whose calls ended before before_ns, have no kernel that begins
- * at from_ns or later. */
+/* No kernel that begins at from_ns or later belongs to a launch that has left the list and whose
+ * call ended before before_ns. */
 void join_align_over(struct join_stream *s, uint64_t before_ns, uint64_t from_ns);
 /* Handles a kernel of the device stream that s is bound to: joins it with its launch, or delivers
- * it without. */
+ * it without a launch. */
 void join_align_kernel(struct join *j, struct join_stream *s, const struct join_device_pend *p);
 /* The only host stream with unknown ids whose launches fit d's first kernels; NULL: not certain
  * yet. */

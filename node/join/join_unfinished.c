@@ -4,7 +4,7 @@
  * for nothing else of this process: it runs without end, or waits for other ranks. */
 #include "node/join/join_private.h"
 
-/* The collective on stream s during which it was launched; NULL: none. */
+/* The collective on stream s during which the launch was made; NULL: none. */
 static const struct join_coll *coll_at(const struct join *j, const struct join_stream *s,
 				       uint64_t launch_ns)
 {
@@ -53,7 +53,7 @@ static void check_stream(struct join *j, const struct join_stream *s, uint64_t a
 		node = join_launch_next(j, s, node);
 	if (node && is_older(out, j->launches[node].t_ns))
 		fill_unfinished(j, s, &j->launches[node], out);
-	/* launched without a wrapper of ours */
+	/* collectives whose kernel NCCL launched without a wrapper of ours */
 	while (coll && (j->colls[coll].launches || j->colls[coll].open ||
 			j->colls[coll].call_ns < after_ns || j->colls[coll].end_ns < waited))
 		coll = j->colls[coll].next;
@@ -64,7 +64,7 @@ static void check_stream(struct join *j, const struct join_stream *s, uint64_t a
 						.func = j->colls[coll].func};
 }
 
-/* Whether the host has waited for any stream since then. */
+/* Whether the host has waited for any stream since since_ns. */
 static bool has_waited(const struct join *j, uint64_t since_ns)
 {
 	for (uint32_t i = 0; i < j->stream_count; i++) {
