@@ -6,8 +6,8 @@
 
 #include "model/finding.h"
 
-/* Return owned. A line about one rank has "rank". */
+/* Both return owned. A line about one rank has "rank". */
 json_t *finding_json_lines(const struct finding_line *lines, uint32_t count);
 json_t *finding_json_make(const struct finding_report *f);
-/* Does not fill job. 0, -EINVAL. */
+/* Fills everything but job. 0, -EINVAL. */
 int finding_json_parse(const json_t *j, struct finding_report *out);

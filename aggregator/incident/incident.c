@@ -92,8 +92,9 @@ static void unlink_incident(struct incident_set *s, struct incident *gone)
 	s->count--;
 }
 
-/* Which of two incidents in the same state to forget. First the one whose sender, node or job has most;
- * then the one without a finding, with fewer windows, or silent for longer. */
+/* Whether to forget a rather than b, if both are in the same state. The incident whose sender, node
+ * or job has most goes first; then the one without a finding, the one with fewer windows, the one
+ * that is silent for longer. */
 static bool is_less(const struct incident *a, const struct incident *b)
 {
 	int more = incident_share_compare(a, b);
@@ -107,9 +108,9 @@ static bool is_less(const struct incident *a, const struct incident *b)
 	return a->row.arrival_unix_ns < b->row.arrival_unix_ns;
 }
 
-/* Makes room for the newcomer, which counts for its sender and is never removed itself. A closed
- * incident is removed first; the store still has it. Otherwise an open one is closed, and the
- * caller reports that. */
+/* Makes room for the newcomer, which already counts for its sender and is never removed itself. A
+ * closed incident goes first, because the store still has it. If there is none, an open one is
+ * closed, and the caller reports that. */
 static void make_room(struct incident_set *s, const struct incident *newcomer)
 {
 	struct incident *least = NULL;
@@ -170,10 +171,10 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		m = &i->members[k];
-		/* ranks without a number are distinguished by their node */
+		/* a rank without a number is identified by its node */
 		if (m->rank != who->rank || (m->rank < 0 && strcmp(m->node, who->node)))
 			continue;
-		if (!m->node[0]) /* a finding named the rank first */
+		if (!m->node[0]) /* a finding had named the rank before */
 			member_place(m, who);
 		if (who->world_size > m->world_size)
 			m->world_size = who->world_size;
@@ -206,7 +207,7 @@ static void anomaly_take(struct incident *i, const uint8_t id[16])
 		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
 }
 
-/* Ranks without a number are distinguished by their node, as members are. */
+/* Like members, a rank without a number is identified by its node. */
 uint64_t incident_member_key(int32_t rank, const char *node)
 {
 	return rank >= 0 ? (uint64_t)rank : keyed_text(keyed_process(), node) | 1ull << 63;
@@ -220,8 +221,8 @@ static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t
 	return end < begin ? 0 : ((double)(end - begin) + 1) / ((double)(last - first) + 1);
 }
 
-/* The share of from's flagged steps that `to` does not have. A rank's windows, and those of its
- * node, may be about the same steps. */
+/* The share of from's flagged steps that `to` does not have. A rank's own windows and windows about
+ * the comparison on its node may be about the same steps. */
 static double new_part(const struct run *to, const struct run *from)
 {
 	if (from->member != to->member || !from->steps.flagged || !to->steps.flagged)
@@ -247,7 +248,7 @@ static void times_add(struct slow_steps *to, const struct slow_steps *from, doub
 	to->took.expected_self_ns += from->took.expected_self_ns;
 }
 
-/* part: of the flagged steps of `from`, those that `to` does not have. */
+/* part: the share of from's flagged steps that `to` does not have. */
 static void steps_add(struct slow_steps *to, const struct slow_steps *from, double part)
 {
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
@@ -303,8 +304,8 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* Offers the window's excerpt. A window about what the rank did itself comes before one about
- * waiting. Then the most lost time counts, or flagged steps if that is unknown. */
+/* Offers the window's excerpt. A window about what the rank did itself is worth more than one about
+ * waiting. Among these, the lost time counts, or the flagged steps if it is unknown. */
 static void take_excerpt(struct incident_set *s, struct incident *i, struct member *m,
 			 const struct digest *d)
 {
@@ -346,8 +347,9 @@ static double stolen_of(const struct digest *d)
 	return digest_is_stolen(d) ? (double)d->slow.flagged * d->latency_ns : 0;
 }
 
-/* The number of flagged steps in a peer window that the node sent when the slowness began: the rank
- * lost little so far. If the slowness continues, another window follows. 0: not such a window. */
+/* The number of flagged steps, if this is the peer window that a node sends as soon as slowness
+ * begins, when the rank has lost little so far. If the slowness continues, another window follows.
+ * 0: it is not such a window. */
 static uint64_t hinted_of(const struct digest *d)
 {
 	double lost_ns = (d->self_ns - d->expected_self_ns) * d->slow.flagged;
@@ -356,7 +358,7 @@ static uint64_t hinted_of(const struct digest *d)
 	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->slow.flagged : 0;
 }
 
-/* The spike of the window; NULL: it has none, or what the process did is not known. */
+/* The window's spike; NULL: it has none, or it is unknown what the process did in it. */
 static const struct slow_step *slow_step_of(const struct digest *d)
 {
 	const struct slow_step *s = d->slow.spikes && d->excerpt ? &d->excerpt->step : NULL;
@@ -364,8 +366,8 @@ static const struct slow_step *slow_step_of(const struct digest *d)
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
-/* The step of a late request in a process without steps of its own; NULL: it is not such a window, or what
- * the process did is not known. */
+/* The slow step of a late request, in a window of a process without steps of its own; NULL: it is
+ * not such a window, or it is unknown what the process did. */
 static const struct slow_step *asked_step_of(const struct digest *d)
 {
 	const struct slow_step *s = d->excerpt && !d->steps ? &d->excerpt->step : NULL;
@@ -373,7 +375,8 @@ static const struct slow_step *asked_step_of(const struct digest *d)
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
-/* The window's slow steps. Those of a requested window count with the windows that it repeats. */
+/* The window's slow steps. The steps of a requested window are not counted again: other windows
+ * have them. */
 static struct slow_steps steps_of(const struct digest *d)
 {
 	struct slow_steps s = d->slow;
@@ -395,7 +398,8 @@ static struct slow_steps steps_of(const struct digest *d)
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d, const struct slow_steps *steps)
 {
-	m->steps.reasons |= steps->reasons; /* first: the reasons decide about room */
+	/* must come first, because the reasons decide about room */
+	m->steps.reasons |= steps->reasons;
 	take_excerpt(s, i, m, d);
 	if (!(window_reason_says(d->reason) & WINDOW_SAYS_AGAIN) || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
@@ -463,8 +467,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 /* ---- findings ---- */
 
-/* A job has one finding of these kinds at a time. A longer report, or one that accuses other ranks,
- * is still the same finding. */
+/* Whether a job has only one finding of this kind at a time. A longer report, or a report that
+ * accuses other ranks, is then still the same finding. */
 static bool is_of_the_job(enum finding_kind kind)
 {
 	return kind == FINDING_HANG || kind == FINDING_UNIFORM;
@@ -484,13 +488,15 @@ static bool is_new(const struct incident_set *s, const struct finding_report *f)
 	return f->reporter == s->config.reporter;
 }
 
-/* Reported by an earlier process, and neither repeated nor ended since. */
+/* Whether an earlier process reported the finding, and it has neither been repeated nor ended
+ * since. */
 static bool is_earlier(const struct incident_set *s, const struct finding_report *f)
 {
 	return !is_new(s, f) && !f->ended;
 }
 
-/* Whether both are about the same fault. A new process began to look later and may name fewer ranks. */
+/* Whether both are about the same fault. A new process began to observe later, so it may name fewer
+ * ranks. */
 static bool is_like(const struct finding *a, const struct finding *b)
 {
 	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
@@ -517,15 +523,16 @@ static void accuse(struct incident *i, const struct finding_report *report)
 
 		if (!m)
 			continue;
-		/* its node compares the same ranks in the same steps: not a loss of its own */
+		/* the node compares the same ranks in the same steps, so its figure is not an
+		 * additional loss */
 		m->accused.ns = fmax(m->accused.ns, ns);
 		widen(&m->accused.begin_unix_ns, &m->accused.end_unix_ns, report->begin_unix_ns,
 		      report->end_unix_ns);
 	}
 }
 
-/* Counts all accusations again. A repeated finding may name fewer ranks, and a rank that is no
- * longer named is no longer accused. */
+/* Recomputes all accusations. A repeated finding may name fewer ranks, and a rank that it no longer
+ * names is no longer accused. */
 static void accuse_all(struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -585,7 +592,7 @@ static bool finding_add(struct incident *i, const struct finding_report *f)
 	return true;
 }
 
-/* Removes the ranks that b names; whether any are left. */
+/* Removes from a the ranks that b names. Returns whether any are left. */
 static bool leave_out(struct finding *a, const struct finding *b)
 {
 	uint32_t n = 0;
@@ -630,7 +637,7 @@ static void finding_take(const struct incident_set *s, struct incident *i,
 	struct finding_report *to = find_finding(s, i, f);
 
 	if (to && is_new(s, to) &&
-	    !is_new(s, f)) { /* comes from an incident that is merged into this one */
+	    !is_new(s, f)) { /* f comes from an incident that is merged into this one */
 		const struct finding_report now = *to;
 
 		*to = *f;
@@ -654,22 +661,22 @@ struct newcomer {
 	const char *job;
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
-	uint64_t apart;		   /* as an incident's */
-	/* a window that accuses no rank: it is about one fault, and does not merge two */
+	uint64_t apart;		   /* as incident.apart */
+	/* a window that accuses no rank: it belongs to one fault, and does not merge two */
 	bool waits;
 	int32_t suspect;	       /* the rank it accuses; -1: none */
 	const struct finding *finding; /* NULL: a window */
 	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
 	bool spikes;		       /* a window of spikes, without longer slowness */
-	bool only_waited;	       /* in the spikes, for another rank */
+	bool only_waited;	       /* in these spikes the rank only waited for another one */
 	const struct wire_rank *who;   /* of a window */
 	const struct slow_step *spike; /* NULL: not known */
 };
 
 static struct newcomer of_window(const struct digest *d)
 {
-	/* in a stall all ranks stop, whoever is to blame */
+	/* in a stall all ranks stop, so a stall window accuses nobody */
 	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
 	bool again = window_reason_says(d->reason) & WINDOW_SAYS_AGAIN;
 	struct run r = run_of(d);
@@ -690,17 +697,17 @@ static struct newcomer of_window(const struct digest *d)
 				 slow_step_of(d)};
 }
 
-/* Until when an open finding covers new slowness. It is sent again every two beats. Its end is sent
- * later, when its rank has been healthy for a while. A rank that becomes slow after this time has
- * its own fault. */
+/* The time until which an open finding covers new slowness. The finding is sent again every two
+ * beats, and its end only after its rank has been healthy for a while. So a rank that becomes slow
+ * after this time has its own fault. */
 static uint64_t held_until(const struct finding_report *f)
 {
 	return f->end_unix_ns + thresholds.time.together_ns +
 	       (uint64_t)thresholds.time.lasting_ns / 2;
 }
 
-/* Whether an open finding shows that a rank is still slow or hangs, or an earlier process reported the
- * same finding as n. */
+/* Whether an open finding shows that a rank is still slow or hangs, or n is a finding that an
+ * earlier process reported. */
 static bool is_held(const struct incident_set *s, const struct incident *i,
 		    const struct newcomer *n)
 {
@@ -767,8 +774,8 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 	return is_long(m) ? fault_end(m) : m->own.itself_end_unix_ns;
 }
 
-/* Whether n is close enough in time. After a lasting fault ends, slowness of another rank is
- * another fault. Otherwise waiting ranks and a host's transients would connect any two faults. */
+/* Whether n is close enough in time. Once a lasting fault has ended, slowness of another rank is
+ * another fault. Otherwise waiting ranks and transients of hosts would connect any two faults. */
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	uint64_t gap = s->config.gap_ns, fault, same;
@@ -778,7 +785,7 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
 		return false;
 	fault = last_fault_end(i);
-	/* with dropped ranks it is unknown when they were slow */
+	/* if ranks were dropped, it is unknown when these were slow */
 	if (held || !fault || i->ranks_dropped || (n->suspect < 0 && !n->waits))
 		return true;
 	same = slow_until(i, n->suspect);
@@ -794,8 +801,8 @@ static bool continues(const struct incident *i, const uint8_t *anomaly_id)
 }
 
 /* Whether n continues an anomaly of the incident. An anomaly also includes what comes seconds
- * later. So a rank that was briefly late during another rank's fault does not carry that fault into
- * its own. */
+ * later. So the anomaly of a rank that was briefly late during another rank's fault must not
+ * connect that fault with the rank's own later fault. */
 static bool goes_on(const struct incident *i, const struct newcomer *n)
 {
 	const struct member *m = n->suspect >= 0 ? incident_member(i, n->suspect) : NULL;
@@ -820,9 +827,9 @@ static bool has_member(const struct incident *i, const struct wire_rank *who)
 	return false;
 }
 
-/* Whether a spike belongs to the incident's spikes, however long ago those were: it is the same function
- * in the same span. If its function is not known, the spike belongs to those of its rank. A rank that
- * waited in a spike belongs to the rank that it waited for. */
+/* Whether a spike belongs to the incident's spikes, however long ago those were: it is the same
+ * function in the same span. If its function is not known, the spike belongs to those of its rank.
+ * A rank that only waited in a spike belongs to the rank that it waited for. */
 static bool recurs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	const struct incident_spike *about = i->spike_count ? i->spikes : NULL;
@@ -856,7 +863,7 @@ static bool belongs(const struct incident_set *s, const struct incident *i,
 }
 
 /* Whether n merges the incident into `to`. A window of waiting does not merge two lasting faults:
- * it belongs to the one that requested it. */
+ * it belongs to the fault for which it was requested. */
 static bool connects(const struct incident_set *s, const struct incident *to,
 		     const struct incident *i, const struct newcomer *n)
 {
@@ -866,7 +873,7 @@ static bool connects(const struct incident_set *s, const struct incident *to,
 	return belongs(s, i, n);
 }
 
-/* Time between the two; 0 if they overlap. */
+/* The time between the incident and n; 0: they overlap. */
 static uint64_t apart(const struct incident *i, const struct newcomer *n)
 {
 	if (n->begin_unix_ns > i->row.end_unix_ns)
@@ -874,8 +881,9 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 	return i->row.begin_unix_ns > n->end_unix_ns ? i->row.begin_unix_ns - n->end_unix_ns : 0;
 }
 
-/* The older incident fits better. A window that accuses no rank goes to the incident that requested
- * it or that it continues, else to the nearest. So does a spike of an unknown function. */
+/* Whether i fits n better than best does. The older incident fits better. But a window that accuses
+ * no rank goes to the incident that requested it, or that it continues, else to the nearest one. So
+ * does a spike of an unknown function. */
 static bool fits_better(const struct incident *i, const struct incident *best,
 			const struct newcomer *n)
 {
@@ -980,7 +988,7 @@ static bool is_taken(const struct incident_set *s, const char *id)
 	return find(s, id) || (s->config.is_taken && s->config.is_taken(s->config.taken_arg, id));
 }
 
-/* The sender can choose the seed, and with it the first id to try. */
+/* Makes an id from the seed. The sender can choose the seed, and so the first id that is tried. */
 static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT_ID_BYTES])
 {
 	uint64_t h = hash_mix(seed);

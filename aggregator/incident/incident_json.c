@@ -22,7 +22,7 @@
 
 ORDER_BY(by_number, int32_t, ORDER(*a, *b));
 
-/* Culprits: the worst first, so that `ranks[0]` is the one to look at. Victims: by number. */
+/* Culprits come worst first, so `ranks[0]` is the rank to look at. Victims come by number. */
 static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j,
 			  bool culprits)
 {
@@ -48,7 +48,7 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	return out;
 }
 
-/* The ranks in the document's "ranks": the culprits and, from `further` on, those of further
+/* The ranks in the document's "ranks": first the culprits; from `further` on, the ranks of further
  * verdicts. */
 struct named {
 	const json_t *ranks;
@@ -109,7 +109,8 @@ static json_t *pod_of(json_t *list, const struct member *m)
 	return place;
 }
 
-/* The containers of the ranks to blame, each with its ranks; of all ranks if none is. */
+/* The containers of the ranks to blame, each with its ranks; if no rank is to blame, the containers
+ * of all ranks. */
 static json_t *pods_json(const struct incident *i, const struct incident_judgement *j,
 			 const struct named *who)
 {
@@ -129,7 +130,8 @@ static json_t *pods_json(const struct incident *i, const struct incident_judgeme
 }
 
 struct rank_signal {
-	struct os_signal s; /* first: os_signal_order gets this pointer */
+	/* must be the first member, because os_signal_order gets this pointer */
+	struct os_signal s;
 	int32_t rank;
 };
 
@@ -146,8 +148,8 @@ static json_t *signal_json(const struct rank_signal *r)
 			 json_text(os_signal_text(s, line, sizeof(line))));
 }
 
-/* All signals of the named ranks. If no rank is to blame: all of the rank that shows most, and the
- * raised ones of the others. */
+/* All signals of the named ranks. If no rank is to blame: all signals of the rank that shows most,
+ * and the raised signals of the others. */
 static json_t *signals_json(const struct incident *i, const struct incident_judgement *j,
 			    const struct named *who)
 {
@@ -244,14 +246,15 @@ static void put_cost(json_t *out, const struct cost *c)
 	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
 }
 
-/* GPUs of the job: one for each rank, none if all of its windows are from processes without one. */
+/* The number of the job's GPUs: one for each rank; 0 if all windows are from processes without a
+ * GPU. */
 static uint32_t gpus_of(const struct incident *i, const struct incident_judgement *j)
 {
 	return i->windows && i->windows_without_gpu == i->windows ? 0 : j->ranks;
 }
 
-/* All ranks of the job wait for the slowest: (step - expected) x ranks. most_ns: largest loss of a
- * step; 0: unknown. */
+/* The cost of the incident. All ranks of the job wait for the slowest one, so it is (step -
+ * expected) x ranks. most_ns: largest loss of a step; 0: unknown. */
 static struct cost cost_of(const struct incident *i, const struct incident_judgement *j,
 			   const struct slow_steps *steps, double most_ns, uint64_t duration_ns)
 {
@@ -265,21 +268,21 @@ static struct cost cost_of(const struct incident *i, const struct incident_judge
 		const struct finding *f = j->finding;
 
 		if (!(each_ns >
-		      0)) /* the finding's self time, of which the others may not have seen all */
+		      0)) /* the finding's self time; the other ranks may not have seen all of it */
 			each_ns = f->effect_ns;
 		if ((double)(f->last_step - f->first_step) + 1 > count)
 			count = (double)(f->last_step - f->first_step) + 1;
 	}
-	/* if other ranks are slow at the same time, a step loses more than this rank caused */
+	/* If other ranks are slow at the same time, a step loses more than this rank caused. */
 	if (most_ns > 0)
 		each_ns = fmin(each_ns, most_ns);
-	/* the loss of flagged steps is measured; each other step may have lost as much */
+	/* The loss of the flagged steps is measured. Each other step may have lost as much. */
 	lost_ns = steps->flagged_ns > 0
 		      ? steps->flagged_ns + each_ns * (count - (double)steps->flagged)
 		      : each_ns * count;
 	if (most_ns > 0)
 		lost_ns = fmin(lost_ns, most_ns * count);
-	if (!strcmp(j->symptom, "stall")) /* all ranks, all the time */
+	if (!strcmp(j->symptom, "stall")) /* in a stall all ranks lose all of the time */
 		lost_ns = (double)duration_ns;
 	if (duration_ns && lost_ns > (double)duration_ns)
 		lost_ns = (double)duration_ns;
@@ -332,7 +335,7 @@ static json_t *findings_json(const struct incident *i)
 	return list;
 }
 
-/* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
+/* "diagnosis" is the first of "diagnoses". The ranks of all diagnoses are culprits. */
 static void put_verdicts(json_t *out, const struct incident *i, const struct incident_judgement *j,
 			 const struct verdict *v, uint32_t n, const struct cost *cost,
 			 uint64_t duration_ns)
@@ -376,8 +379,9 @@ static bool is_known(double expected_ns)
 	return expected_ns >= 1;
 }
 
-/* How long the slow steps took, and how long they should have taken: both means. The verdict's ledger
- * compares with healthy steps of the rank; so that an incident has one excess, its figures are those. */
+/* How long the slow steps took, and how long they should have taken, as means. If the verdict has a
+ * ledger that compares with healthy steps of the rank, these are the ledger's figures, so that an
+ * incident states only one excess. */
 static void put_excess(json_t *out, const struct incident_judgement *j,
 		       const struct slow_steps *steps)
 {
@@ -464,7 +468,8 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	/* the steps of a rank that others waited for are not flagged */
 	lost = j.waited ? incident_waits_most(i) : j.lead;
 	steps = lost ? incident_fault_steps(i, lost) : (struct slow_steps){0};
-	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
+	/* must come first, because symptom and kind depend on it */
+	n = v ? verdict_make(s, i, &j, v) : 0;
 	loss = j;
 	loss.lead = j.waited ? lost : j.lead;
 	cost = cost_of(i, &loss, &steps, 0, duration_ns);
@@ -480,7 +485,8 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	who.ranks = json_object_get(out, "ranks");
 	who.further = json_array_size(who.ranks);
 	put_verdicts(out, i, &j, v, n, &cost,
-		     duration_ns); /* first: it adds the ranks of further verdicts */
+		     /* must come first, because it adds the ranks of further verdicts */
+		     duration_ns);
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	json_object_set_new(out, "pods", pods_json(i, &j, &who));
 	put_figures(out, i, &loss, &steps);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windows show what a rank lost against its own past; findings show which ranks are slower than
- * their peers. A rank that either accuses is a culprit, unless its slowness was a transient beside
- * a rank that was slow for long. A host's other processes may join the incident when they are close
- * to a fault in time, but they are not the fault. The length of a rank's slowness makes it a
- * transient, never its cost: a host that stops for a second costs more than ten seconds of a
- * fault. */
+ * their peers. A rank that either of them accuses is a culprit, unless its slowness was a transient
+ * beside a rank that was slow for long. Transients of other hosts may join the incident when they
+ * are close to a fault in time, but they are not the fault. How long a rank is slow decides whether
+ * it is a transient, never what that cost: a host that stops for a second costs more than ten
+ * seconds of a fault. */
 #include "aggregator/incident/incident_private.h"
 
 #include <math.h>
@@ -44,8 +44,8 @@ static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 		*end = m->accused.end_unix_ns;
 }
 
-/* Slowness no longer than a beat is a transient beside slowness several times as long. It is also
- * one beside anything longer that it does not overlap in time. */
+/* Slowness no longer than a beat is a transient beside slowness that is several times as long, and
+ * also beside any longer slowness that it does not overlap in time. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
 {
 	double mine = incident_slow_ns(m), longest = j->longest ? incident_slow_ns(j->longest) : 0;
@@ -73,13 +73,14 @@ static const struct member *longest_of(const struct incident *i)
 	return best;
 }
 
-/* Of the time in which its steps stand still; NULL: it did not hang. */
+/* The ledger of the time in which the rank's steps stand still; NULL: it did not hang. */
 static const struct ledger *open_ledger(const struct member *m)
 {
 	return m->excerpts.open.excerpt ? &m->excerpts.open.excerpt->ledger.open : NULL;
 }
 
-/* How long its steps stand still without waiting for other ranks; negative: unknown. */
+/* How long its steps stand still for other reasons than waiting for other ranks, ns; negative:
+ * unknown. */
 static double stands_itself(const struct member *m)
 {
 	const struct ledger *l = open_ledger(m);
@@ -92,7 +93,7 @@ static double stands_itself(const struct member *m)
 	return l ? ns : -1;
 }
 
-/* Its steps stand still only because it waits for other ranks. */
+/* Whether its steps stand still only because it waits for other ranks. */
 static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
@@ -100,7 +101,7 @@ static bool waits_for_others(const struct member *m)
 	return own >= 0 && own < thresholds.part.half * (double)open_ledger(m)->total_ns;
 }
 
-/* Its steps stand still because it waits for other ranks in a collective on the CPU. */
+/* Whether its steps stand still because it waits for other ranks in a collective on the CPU. */
 static bool waits_on_host(const struct member *m)
 {
 	const struct ledger *l = open_ledger(m);
@@ -112,14 +113,15 @@ static bool waits_on_host(const struct member *m)
 	return l && ns >= thresholds.part.half * (double)l->total_ns && ns > 0;
 }
 
-/* A rank that changed for good is slow itself: one late step of another does not excuse it. */
+/* Whether windows of this reason make the rank a suspect. A rank with a lasting change is slow
+ * itself: one late step of another rank does not excuse it. */
 static bool is_suspect(const struct member *m, uint32_t reason)
 {
 	return INCIDENT_REASON(m, reason) ||
 	       (reason == WINDOW_SELF && INCIDENT_REASON(m, WINDOW_DRIFT));
 }
 
-/* How much a rank is to blame for; 0: nothing. */
+/* How much a rank is to blame; 0: not at all. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
 	uint64_t most = 0, stalled = 0;
@@ -130,9 +132,9 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		return m->steps.self_excess_ns > 0 ? m->steps.self_excess_ns : 1;
 	if (m->excerpts.open.excerpt)
 		return waits_for_others(m) ? 0 : stands_itself(m);
-	/* Without data about open intervals. All ranks stop when one is stuck: it is the one that
-	 * entered the fewest collectives. If all entered equally many, no rank is blamed, unless
-	 * the job has only one. */
+	/* There is no data about open intervals. When one rank is stuck, all ranks stop, and the
+	 * stuck rank is the one that entered the fewest collectives. If all entered equally many,
+	 * no rank is blamed, unless the job has only one rank. */
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
 			continue;
@@ -143,7 +145,8 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	return (double)(most - m->sent.collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
-/* Several stragglers of one fault lose similar amounts; a fault's side effects lose little. */
+/* Several stragglers of one fault lose similar amounts. Ranks with side effects of the fault lose
+ * little. */
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
 		       const struct member *m)
 {
@@ -153,7 +156,7 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 		return false;
 	if (b >= thresholds.part.half * j->worst)
 		return true;
-	/* a later begin costs less so far: compare the loss per slow time */
+	/* a rank that became slow later has lost less so far, so compare the loss per slow time */
 	return j->reason == WINDOW_SELF && m->steps.slow_ns >= thresholds.time.lasting_ns &&
 	       j->worst_slow_ns > 0 &&
 	       b / m->steps.slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
@@ -192,14 +195,14 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
 	       (INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL));
 }
 
-/* Flagged steps without those that the node announced when slowness began: it sends another window
- * if that lasts. */
+/* The flagged steps without those of the window that the node sent when slowness began: if it
+ * lasts, the node sends another window. */
 static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 {
 	return flagged > hinted ? flagged - hinted : 0;
 }
 
-/* All that windows of these reasons say. */
+/* What windows of these reasons say together (WINDOW_SAYS_*). */
 static unsigned says(uint32_t reasons)
 {
 	unsigned all = 0;
@@ -209,7 +212,7 @@ static unsigned says(uint32_t reasons)
 	return all;
 }
 
-/* Ranks waited for seconds, and none was slow itself. */
+/* Whether ranks waited only for seconds, and none was slow itself. */
 static bool is_short_wait(const struct slow_steps *s, double lasted_ns)
 {
 	return (says(s->reasons) & ~WINDOW_SAYS_AGAIN) == WINDOW_SAYS_WAITS &&
@@ -219,8 +222,8 @@ static bool is_short_wait(const struct slow_steps *s, double lasted_ns)
 
 /* Whether the run is a transient: a host that is late once makes one or two steps slow, or a few
  * that cost little. Near a fault it belongs to the incident, but not to the fault. Two things do
- * not count: steps that the node announced when slowness began, and the loss of the first step of
- * its kind. That step may be a checkpoint, which is recognised when it comes again. */
+ * not count: steps of the window that the node sent when slowness began, and the loss of the first
+ * step of its kind. That step may be a checkpoint, which is only recognised when it recurs. */
 bool incident_is_short(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
@@ -251,7 +254,7 @@ bool incident_is_spikes(const struct incident *i)
 	return spikes && !i->finding_count;
 }
 
-/* Whether a rank is slow now and then, with healthy steps between. */
+/* Whether the rank is slow again and again, with healthy steps between. */
 static bool is_often(const struct member *m, double lasted_ns)
 {
 	uint64_t flagged = unhinted(m->steps.flagged, m->steps.hinted);
@@ -266,7 +269,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 	       (expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
 }
 
-/* No rank was slow for longer than a transient, and none often. */
+/* Whether no rank was slow for longer than a transient, and none often. */
 static bool is_transient(const struct incident *i)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
@@ -309,8 +312,9 @@ static double most_lost_ns(const struct incident *i)
 	return most;
 }
 
-/* The finding that decides the kind: a hang before a slow rank, before one about all ranks. A hang
- * without a rank explains only the time it took, about what its step lost once that has ended. */
+/* The finding that decides the kind: a hang comes before a slow rank, and a slow rank before a
+ * finding about all ranks. A hang that names no rank explains only its own time: about what its
+ * step lost, once the step has ended. */
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
@@ -330,8 +334,8 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 	return best;
 }
 
-/* Whether windows of that reason matter. If all ranks wait for long and one was briefly slow
- * itself, they do not wait for that. */
+/* Whether windows of that reason matter. If all ranks wait for long, and one rank was briefly slow
+ * itself, that brief slowness is not what they wait for. */
 static bool has_windows(const struct incident *i, const struct incident_judgement *j,
 			uint32_t reason)
 {
@@ -350,7 +354,7 @@ static bool has_windows(const struct incident *i, const struct incident_judgemen
 	return false;
 }
 
-/* Computes each rank's blame from windows of that reason; 0: from none. */
+/* Computes each rank's blame from windows of that reason; reason 0: from no windows. */
 static void blame_for(const struct incident *i, struct incident_judgement *j, uint32_t reason)
 {
 	j->reason = reason;
@@ -382,8 +386,8 @@ static bool blames_some(const struct incident *i, const struct incident_judgemen
 	return blamed && (blamed < j->suspects || j->suspects == 1);
 }
 
-/* Whether the incident is about the stall, whatever was slow before: a hang, or a stall that blames
- * only some ranks, or one that costs more than any rank lost before. */
+/* Whether the incident is about the stall, whatever was slow before. It is if there is a hang, if
+ * the stall blames only some ranks, or if it costs more than any rank lost before. */
 static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 {
 	if (!has_windows(i, j, WINDOW_STALL))
@@ -437,7 +441,7 @@ static bool lost_in_collectives(const struct member *m)
 			     thresholds.part.half * m->steps.self_excess_ns * steps;
 }
 
-/* Whether the culprits wait for each other, as then those do that are none. */
+/* Whether the culprits wait for each other. */
 static bool wait_for_each_other(const struct incident *i, const struct incident_judgement *j)
 {
 	for (uint32_t k = 0; k < i->member_count; k++)
@@ -447,8 +451,8 @@ static bool wait_for_each_other(const struct incident *i, const struct incident_
 	return j->culprits >= 2;
 }
 
-/* Whether most ranks are slow. If a rank only waits, the job as a whole is not slow, however small
- * it is, unless all do. */
+/* Whether most ranks are slow. If some rank only waits, the job as a whole is not slow, however
+ * small the job is, unless all ranks wait. */
 static bool is_most(const struct incident *i, const struct incident_judgement *j, bool all_wait)
 {
 	bool one_waits = false;
@@ -458,9 +462,10 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || all_wait || found_uniform(i));
 }
 
-/* Whether each rank lost less than half a second, and less than some steps take. That is no incident,
- * however certain the finding. A drift lasts; its window shows only some of its steps. own: ranks are
- * accused of what they lost themselves, so what they lost by waiting for others does not count. */
+/* Whether each rank lost less than half a second, and less than the time of some steps. That is no
+ * incident, however certain the finding is. A drift always counts: it lasts, and its window shows
+ * only some of its steps. own: ranks are accused of what they lost themselves, so time that they
+ * lost by waiting for others does not count. */
 static bool lost_little(const struct incident *i, bool own)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -528,8 +533,8 @@ static uint32_t count_culprits(const struct incident *i, const struct incident_j
 	return n;
 }
 
-/* What ranks lost themselves explains less than half of what others lost because they waited. Then
- * those are to blame that they waited for. */
+/* If what ranks lost themselves explains less than half of what others lost by waiting, the ranks
+ * that were waited for are to blame. */
 static void judge_waited(const struct incident *i, struct incident_judgement *j,
 			 const struct member *accused)
 {
@@ -563,7 +568,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		    (!accused || m->accused.ns > accused->accused.ns))
 			accused = m;
 	}
-	/* a transient is not a fault beside what the comparison of ranks found */
+	/* beside a finding of the comparison of ranks, a transient is not a fault */
 	if (accused && j->reason == WINDOW_SELF && is_transient(i))
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))
@@ -597,9 +602,9 @@ static bool goes_on(const struct run *r, const struct run *next)
 	       (double)(next->begin_unix_ns - r->end_unix_ns) <= thresholds.time.lasting_ns;
 }
 
-/* Leaves the rank's spells of the fault in r, in order; their number. A spell is a sequence of runs
- * with gaps of at most thresholds.time.lasting_ns. The longest spell is the fault; others belong to
- * it unless they are transients beside it. */
+/* Replaces the runs in r by the rank's spells of the fault, in order. Returns their number. A spell
+ * is a sequence of runs with gaps of at most thresholds.time.lasting_ns. The longest spell is the
+ * fault; others belong to it unless they are transients beside it. */
 static uint32_t spells_of_one(struct run *r, uint32_t count)
 {
 	double longest_ns = -1;
@@ -619,14 +624,14 @@ static uint32_t spells_of_one(struct run *r, uint32_t count)
 	return kept;
 }
 
-/* All its slow steps are unlike any before them. */
+/* Whether all slow steps of the run are longer than any before them. */
 static bool is_once(const struct run *r)
 {
 	return r->steps.flagged_ns <= r->steps.first_ns;
 }
 
-/* The fault's runs; their number. Without any, the brief ones may be: a host that is late for a moment,
- * again and again. */
+/* Collects the fault's runs; returns their number. If there are only brief runs, these are taken: a
+ * host may be late for a moment, again and again. */
 static uint32_t runs_of(const struct incident *i, const uint64_t *keys, uint32_t key_count,
 			struct run *list)
 {
@@ -675,7 +680,8 @@ static struct run merged(const struct run *list, uint32_t count)
 	return all;
 }
 
-/* Windows have healthy steps around the slow ones. A hang is no step, so its windows count. */
+/* Windows also have healthy steps around the slow ones. A hang has no steps, so the time of its
+ * windows counts. */
 void incident_run_time(const struct run *r, uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
 {
 	bool exact = r->steps.end_unix_ns && !(r->steps.reasons & 1u << WINDOW_STALL);
@@ -744,7 +750,8 @@ bool incident_is_lasting(const struct incident *i, const struct member *m)
 
 /* ---- spikes ---- */
 
-/* The times between the member's spikes, ns; their number. gap: room for run_count + its spikes. */
+/* Collects the times between the member's spikes, ns; returns their number. gap: room for run_count
+ * + its spikes. */
 static uint32_t spike_gaps(const struct run *r, uint32_t count, double *gap, uint32_t max)
 {
 	uint32_t n = 0;
@@ -762,7 +769,7 @@ static uint32_t spike_gaps(const struct run *r, uint32_t count, double *gap, uin
 	return n;
 }
 
-/* The median gap, if most gaps are near it; 0: they are not. */
+/* The median gap if most gaps are near it, else 0. */
 static double regular(double *gap, uint32_t count)
 {
 	double period = median_of(gap, count);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A reference counts only if it shows the fault. A rank's own past shows what changed. Its peers show
- * what was always so. Steps that were as slow themselves show nothing. */
+ * A reference counts only if it shows the fault. The rank's own past shows what has changed. Its
+ * peers also show what was wrong from the beginning. Steps that were as slow themselves show
+ * nothing. */
 #include "aggregator/incident/incident_ledgers.h"
 
 #include <math.h>
@@ -12,8 +13,8 @@
 #define EXCERPTS  (INCIDENT_PLACES - 1)
 #define KINDS_MAX (EXCERPTS * WINDOW_LEDGER_KINDS)
 
-/* The member's excerpts, each once; their number. waited: also those of steps in which it was not slow
- * itself. */
+/* Collects the member's excerpts, each once; returns their number. waited: also those of steps in
+ * which it was not slow itself. */
 static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
 	const struct excerpts *e = &m->excerpts;
@@ -28,7 +29,7 @@ static uint32_t excerpts_of(const struct member *m, bool waited, const struct ex
 	return n;
 }
 
-/* NULL: nothing to divide. */
+/* Divides the collectives of the kept windows. NULL: nothing to divide. */
 static struct coll_split *split_of(const struct incident *i, const struct incident_judgement *j)
 {
 	struct coll_source *list = calloc((size_t)i->member_count * EXCERPTS + 1, sizeof(*list));
@@ -52,21 +53,21 @@ static void add(const struct excerpt *p, uint32_t kind, bool healthy, double wei
 	coll_split_divide(s, &p->ledger.colls, (uint8_t)kind, healthy, weight, to);
 }
 
-/* Its peers or earlier runs show more of the loss than the rank's own flagged steps do. */
+/* Whether peers or earlier runs show more of the loss than the rank's own flagged steps do. */
 static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
 {
 	return j->finding &&
 	       (j->kind == FINDING_UNIFORM || m->accused.ns > m->steps.self_excess_ns);
 }
 
-/* All ranks are slow, and this one lost more by waiting than by itself. */
+/* Whether all ranks are slow, and this one lost more by waiting than by itself. */
 static bool is_waiting(const struct incident_judgement *j, const struct member *m)
 {
 	return j->kind == FINDING_UNIFORM && m->excerpts.waiting.excerpt &&
 	       m->steps.waited_ns > m->steps.self_excess_ns;
 }
 
-/* The excerpt's slow steps, and what they took themselves. */
+/* The number of the excerpt's slow steps, and their self time. */
 struct took {
 	double steps, self_ns;
 };
@@ -96,7 +97,7 @@ const struct excerpt *incident_ledgers_not_slow(const struct member *m)
 					   : m->excerpts.waiting.excerpt;
 }
 
-/* Mean self time of the peers' steps in which they were not late themselves; 0: unknown. */
+/* Mean self time of the peers' steps in which these were not late themselves; 0: unknown. */
 static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
 {
 	struct took all = {0, 0};
@@ -121,8 +122,8 @@ static double shown_ns(const struct excerpt *p, double healthy)
 	return t.self_ns - t.steps * healthy;
 }
 
-/* A requested window has more typical steps than the windows of flagged steps, but the fault may
- * have been over by then. */
+/* The steps of a requested window are more typical than those of windows of flagged steps, but the
+ * fault may have been over by then. */
 const struct excerpt *incident_ledgers_excerpt(const struct incident *i,
 					       const struct incident_judgement *j,
 					       const struct member *m)
@@ -130,7 +131,7 @@ const struct excerpt *incident_ledgers_excerpt(const struct incident *i,
 	const struct excerpt *all = incident_ledgers_not_slow(m);
 	double healthy;
 
-	/* the work of a rank that others waited for explains its steps, so none is flagged */
+	/* the work of a rank that others waited for explains its steps, so no step is flagged */
 	if (incident_is_waited_for(j, m))
 		return all;
 	if (is_waiting(j, m))
@@ -156,10 +157,11 @@ static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 /* The ledgers of steps of one kind. */
 struct kind_ledgers {
 	struct excerpt_kind kind;
-	struct ledger slow, own, peers; /* peers: of ranks that are not culprits */
+	/* own: of the rank's other steps; peers: of ranks that are not culprits */
+	struct ledger slow, own, peers;
 };
 
-/* Whether their slow steps are compared with each other. */
+/* Whether the slow steps of both kinds belong together. */
 static bool is_same(const struct excerpt_kind *a, const struct excerpt_kind *b)
 {
 	return a->kind == b->kind && a->period == b->period && a->phase == b->phase;
@@ -173,8 +175,8 @@ static void add_kind(const struct excerpt *p, double weight, const struct coll_s
 			add(p, k, false, weight, s, &to->slow);
 }
 
-/* Adds the member's views of the fault in steps of a kind. A view also stands for the windows that were
- * dropped with the same cause. */
+/* Adds the member's views of the fault in steps of a kind. A view also stands for dropped windows
+ * with the same cause. */
 static void add_views(const struct incident *i, const struct member *m, const struct coll_split *s,
 		      struct kind_ledgers *to)
 {
@@ -194,8 +196,9 @@ static void add_views(const struct incident *i, const struct member *m, const st
 	free(spells);
 }
 
-/* own: of the same rank; kinds of other ranks are of the same sort if they recur as often. same: steps of
- * the kind's phase; else of other phases. */
+/* Whether steps of the kind `is` are a reference. own: they are of the same rank; kinds of other
+ * ranks are the same if they recur as often. same: take steps of the same phase, else of other
+ * phases. */
 static bool compares(const struct excerpt_kind *is, bool own, bool healthy,
 		     const struct excerpt_kind *kind, bool same)
 {
@@ -203,8 +206,8 @@ static bool compares(const struct excerpt_kind *is, bool own, bool healthy,
 	       ((healthy ? is->healthy_phase : is->phase) == kind->phase) == same;
 }
 
-/* Steps in which the peer was not late itself: those in which it waited, and the healthy ones of its
- * other windows. */
+/* Adds the steps in which the peer was not late itself: those in which it waited, and the healthy
+ * steps of its other windows. */
 static void add_peer(const struct member *m, const struct coll_split *s, bool same,
 		     struct kind_ledgers *to)
 {
@@ -228,7 +231,7 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 			add_peer(&i->members[k], s, same, to);
 }
 
-/* Self time per step; if all ranks are slow, with waiting for others. */
+/* Self time per step; if all ranks are slow, including waiting for others. */
 static double step_ns(const struct incident_judgement *j, const struct ledger *l)
 {
 	uint64_t ns = 0;
@@ -239,7 +242,7 @@ static double step_ns(const struct incident_judgement *j, const struct ledger *l
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
 
-/* What others waited for it, per step: its work explains its own steps. */
+/* How long others waited for the rank, per step. Its work explains its own steps. */
 static double waited_for_ns(const struct member *m)
 {
 	const struct excerpt *p = incident_ledgers_not_slow(m);
@@ -281,7 +284,8 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 struct healthy {
 	const struct excerpt *excerpt;
 	uint32_t kind;
-	double shown_ns; /* how much longer the slow steps are, both with the same work */
+	/* how much longer the slow steps are than reference steps with the same work */
+	double shown_ns;
 };
 
 static const struct ledger *healthy_ledger(const struct healthy *h)
@@ -289,9 +293,9 @@ static const struct ledger *healthy_ledger(const struct healthy *h)
 	return excerpt_ledger(h->excerpt, h->kind, true);
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step. Later healthy
- * steps may have the same fault, in a milder form, so steps from before the first slow one replace
- * them. */
+/* Adds the healthy steps of windows in which they differ enough from slow steps. Healthy steps
+ * after the first slow step may have a milder form of the fault, so earlier ones replace them if
+ * there are any. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
 			const struct coll_split *s, double lost_ns, bool same,
 			struct kind_ledgers *to)
@@ -331,7 +335,8 @@ static bool has_reference(const struct kind_ledgers *l)
 	return l->own.steps >= thresholds.count.few || l->peers.steps >= thresholds.count.few;
 }
 
-/* The rank's own healthy steps and its peers' steps: those of the kind's phase, or of other phases. */
+/* Adds the rank's own healthy steps and its peers' steps: those of the kind's phase, or those of
+ * other phases. */
 static void add_references(const struct incident *i, const struct incident_judgement *j,
 			   const struct member *m, const struct coll_split *s, double lost_ns,
 			   bool same, struct kind_ledgers *to)
@@ -343,8 +348,8 @@ static void add_references(const struct incident *i, const struct incident_judge
 		add_peers(i, j, s, same, to);
 }
 
-/* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
- * not a reference, because they hang too. */
+/* For a rank that hangs: compares the time in which its steps stand still with its earlier steps.
+ * Peers are not a reference, because they hang too. */
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_ledgers *out)
 {
@@ -365,8 +370,9 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	return true;
 }
 
-/* What detection says of the very steps that are compared. What it says of all flagged ones counts where
- * the reference are peers: their models do not say what this rank's steps should take. */
+/* The loss per step that detection measured. Own steps: for exactly the steps that are compared. If
+ * peers are the reference: lost_ns, of all flagged steps, because the peers' models do not show how
+ * long this rank's steps should take. */
 static double measured_ns(const struct incident_judgement *j, double lost_ns,
 			  const struct incident_ledgers *b)
 {
@@ -379,9 +385,10 @@ static double measured_ns(const struct incident_judgement *j, double lost_ns,
 	return slow_ns - usual_ns;
 }
 
-/* Where the job states its work, the reference has as much as the slow steps. Elsewhere it gets as much
- * of it as explains why it shows more than detection measured: detection knows what the launches of a
- * step should take. */
+/* Gives the reference the work of the slow steps. If the job states its work, the reference is
+ * scaled to the same work. Otherwise it gets only as much additional work as explains why it shows
+ * more loss than detection measured, because detection knows how long a step with these launches
+ * should take. */
 static void same_work(const struct incident_judgement *j, double lost_ns,
 		      struct incident_ledgers *b)
 {
@@ -398,7 +405,7 @@ static void same_work(const struct incident_judgement *j, double lost_ns,
 	ledger_join_configurations(&b->usual);
 }
 
-/* The kinds of the excerpts; their number. */
+/* Collects the kinds of the excerpts; returns their number. */
 static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
 			 struct kind_ledgers *of_kind)
 {
@@ -415,8 +422,8 @@ static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
 	return n;
 }
 
-/* The slow steps of each kind; returns the number of kinds. Without a view that has a ledger, they are
- * those of the most significant window. */
+/* Adds the slow steps of each kind; returns the number of kinds. If no view has a ledger, they come
+ * from the most significant window. */
 static uint32_t add_slow(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m, bool flagged, const struct coll_split *s,
 			 struct kind_ledgers *of_kind)
@@ -436,8 +443,8 @@ static uint32_t add_slow(const struct incident *i, const struct incident_judgeme
 	return n;
 }
 
-/* Adds up the kinds that have this reference (own or peers). Each kind has the same share of the
- * reference's steps as of the slow ones. */
+/* Adds up the kinds that have this reference (own or peers). Each kind gets the same share of the
+ * reference's steps as it has of the slow steps. */
 static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, struct ledger *slow,
 		   struct ledger *usual)
 {
@@ -461,7 +468,7 @@ static void add_up(const struct kind_ledgers *of_kind, uint32_t n, bool own, str
 	}
 }
 
-/* How much longer the slow steps are than a reference of as much work. */
+/* How much longer the slow steps are than a reference with as much work. */
 static double shown_by(const struct incident_judgement *j, const struct ledger *slow,
 		       const struct ledger *usual)
 {
@@ -488,7 +495,8 @@ static bool choose(const struct incident_judgement *j, const struct kind_ledgers
 	return has_own || has_peers;
 }
 
-/* Compares each kind with steps of its phase (same), where these are enough, or else of other phases. */
+/* Compares each kind with steps of its phase (same) if there are enough, else with steps of other
+ * phases. */
 static bool compare(const struct incident *i, const struct incident_judgement *j,
 		    const struct member *m, const struct coll_split *s, double lost_ns, bool same,
 		    struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
@@ -503,8 +511,9 @@ static bool compare(const struct incident *i, const struct incident_judgement *j
 	return choose(j, of_kind, n, lost_ns, out);
 }
 
-/* Steps of other phases may have other work, so they are the reference only if they show the loss and those
- * of the same phase do not: then the phase is the rank's alone, as one with other kernels is. */
+/* Steps of other phases may have other work. So they are the reference only if they show the loss
+ * and the steps of the same phase do not: then only this rank has the phase, because it launches
+ * other kernels. */
 static bool compare_best(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m, const struct coll_split *s, double lost_ns,
 			 struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
@@ -541,9 +550,11 @@ static uint32_t common_period(const struct kind_ledgers *of_kind, uint32_t n)
 	return period;
 }
 
-/* Most windows have no records, and those that are kept lost most. So of all slow steps only the mean loss
- * is known: the ledger gets as much excess. False: that is far from what it shows. Then it does not show
- * why they are slow, and is of its own steps alone. Nor do peers, which wait as long, show the loss. */
+/* Most windows have no records, and the kept ones are those that lost most. Of all slow steps only
+ * the mean loss is known, so the ledger is stretched to this excess. False: the two differ too
+ * much. Then the ledger does not show why all the steps are slow, and stands only for its own
+ * steps. The same holds if the reference is not the rank's own, because peers wait as long and do
+ * not show the loss. */
 static bool as_slow_as_all(const struct step_times *all, struct incident_ledgers *b)
 {
 	double lost_ns = incident_latency_ns(all) - incident_expected_ns(all),
@@ -572,7 +583,7 @@ bool incident_ledgers_open(const struct incident *i, const struct incident_judge
 	*out = (struct incident_ledgers){.flagged = flagged};
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
-	/* a run that was slow all the time has no healthy step */
+	/* a run that was slow from the beginning has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Room is divided among senders, then among a sender's nodes, then among their jobs. Invented jobs,
- * however many, take room only from their own sender. An incident counts for the sender that
+ * Room is divided among senders, then among a sender's nodes, then among their jobs. So invented
+ * jobs, however many, take room only from their own sender. An incident counts for the sender that
  * founded it. */
 #include <stdlib.h>
 

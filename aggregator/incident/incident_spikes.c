@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Spikes of an incident by what they are about. While a rank is slow for another reason, its spikes
- * belong to that incident; here they keep their function. */
+ * The spikes of an incident, by function and span. While a rank is slow for another reason, its
+ * spikes belong to that incident, but here they keep their function. */
 #include <string.h>
 
 #include "aggregator/incident/incident_private.h"
@@ -18,7 +18,7 @@ static bool is_before(const struct incident_spike *a, const struct incident_spik
 	return a->waits != b->waits ? b->waits : a->step.latency_ns > b->step.latency_ns;
 }
 
-/* Without room the last kind goes. */
+/* Notes one spike. Without room the last function goes. */
 static void take(struct incident *i, const struct incident_spike *one)
 {
 	struct incident_spike *have = i->spikes, sum = *one;
@@ -29,7 +29,7 @@ static void take(struct incident *i, const struct incident_spike *one)
 		at++;
 	if (at < i->spike_count) {
 		if (have[at].step.begin_unix_ns == one->step.begin_unix_ns)
-			return; /* a step in two windows */
+			return; /* the step is in two windows */
 		if (is_before(&have[at], one))
 			sum = have[at];
 		sum.count = have[at].count + one->count;

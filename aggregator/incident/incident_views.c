@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A long fault sends dozens of windows, and only at the end is it known which explains most. A
- * window that lost more may lack stacks, or be from a time that does not show the cause. So each
- * window is diagnosed alone when it comes: its slow steps against its own healthy ones. Per cause,
- * the window with most lost time is kept; of windows without a cause, the heaviest. The loss of all
- * windows with the same cause is summed, because one noisy window may have lost more than each of
- * many that agree. While there is room, the order of arrival does not matter.
+ * During a long fault dozens of windows come, and which one explains most is known only at the end.
+ * The window that lost most may lack stacks, or be from a time that does not show the cause. So
+ * each window is diagnosed alone when it comes: its slow steps against its own healthy ones. For
+ * each cause, the window with most lost time is kept; of windows without a cause, the heaviest
+ * ones. The loss of all windows with the same cause is summed up, because one noisy window may have
+ * lost more than each of many windows that agree. While there is room, the order of arrival does
+ * not matter.
  *
- * All incidents share the room, and no sender, node or job may take it from others. Room comes from
- * closed incidents first, the oldest first; then from the incident that has most, of the job, node
- * and sender that have most. */
+ * All incidents share the room, and no sender, node or job may take it from others. To make room,
+ * excerpts of closed incidents go first, beginning with the oldest incident. Then the sender with
+ * most gives room, of its nodes the one with most, of its jobs the one with most, and of its
+ * incidents the one with most. */
 #include "aggregator/incident/incident_private.h"
 
 #include "base/limits.h"
@@ -45,8 +47,8 @@ static void drop(struct incident_set *s, struct incident *i, struct member *m, s
 	excerpt_drop(p);
 }
 
-/* Drops an excerpt less important than `below`; false: none. The search begins where the last one
- * ended, and stops at one no more important than the last one dropped. */
+/* Drops an excerpt less important than `below`; false: none. The search begins where the last
+ * search ended, and stops at an excerpt no more important than the last dropped one. */
 static bool drop_least(struct incident_set *s, struct incident *i, uint32_t below)
 {
 	struct member *least = NULL;
@@ -78,8 +80,8 @@ static bool drop_least(struct incident_set *s, struct incident *i, uint32_t belo
 	return least != NULL;
 }
 
-/* Whether a's sender, node or job, in this order, has more than b's would have with `need` bytes
- * more. If all are the same, compares the incidents. */
+/* Whether a's sender, node or job has more than b's would have with `need` more bytes; compared in
+ * this order. If all three are the same, compares the incidents. */
 static bool has_more(const struct incident *a, const struct incident *b, size_t need)
 {
 	for (int n = 0; n < SHARE_LEVELS; n++)
@@ -93,7 +95,7 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 	struct incident *most = to, *closed = NULL;
 
 	incident_share_weigh(s);
-	/* restored closed incidents take nothing from open ones */
+	/* a restored closed incident takes no room from open ones */
 	for (struct incident *i = s->first; i; i = i->next) {
 		if (to->row.open && i->excerpt_bytes && has_more(i, most, 0))
 			most = i;
@@ -158,7 +160,7 @@ void incident_views_clear(struct incident_set *s, struct incident *i, struct mem
 
 /* ---- diagnosis of one window ---- */
 
-/* How much an excerpt can say: the weight, times 8 with kernels, times 8 with stacks. */
+/* How much an excerpt can say: its weight, times 8 if it has kernels, times 8 if it has stacks. */
 static double worth_of(const struct excerpt *p, bool healthy, double weight)
 {
 	struct diagnosis_rank r;
@@ -167,8 +169,8 @@ static double worth_of(const struct excerpt *p, bool healthy, double weight)
 	return weight * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
 }
 
-/* How much it says of the rank's slow steps. A summary lost more than a window with events and
- * stacks shows, but explains less. */
+/* How much the window says about the rank's slow steps. A summary may have lost more than a window
+ * with events and stacks, but explains less. */
 static double slow_worth(const struct excerpt *p, double weight)
 {
 	return weight < INCIDENT_OWN_WEIGHT
@@ -176,8 +178,8 @@ static double slow_worth(const struct excerpt *p, double weight)
 		   : INCIDENT_OWN_WEIGHT + worth_of(p, false, weight - INCIDENT_OWN_WEIGHT);
 }
 
-/* How good a reference the healthy steps are: from before the fault, else more of them, with
- * kernels and stacks. 0: there are none. */
+/* How good a reference the healthy steps are. Steps from before the fault are best; then more
+ * steps, kernels and stacks count. 0: there are none. */
 static double healthy_worth(const struct excerpt *p)
 {
 	double worth = worth_of(p, true, p->healthy.rank.steps);
@@ -226,7 +228,7 @@ static bool is_better(const struct view *a, const struct view *b)
 	return a->begin_unix_ns < b->begin_unix_ns;
 }
 
-/* The place of a view: a free one, that of its cause, or the least. */
+/* The place for a view: the one with the same cause, a free one, or the one worth least. */
 static struct view *place_of(struct excerpts *e, const struct view *v)
 {
 	bool has_cause = v->cause != CAUSE_UNKNOWN;
@@ -245,8 +247,8 @@ static struct view *place_of(struct excerpts *e, const struct view *v)
 	return least;
 }
 
-/* Puts v there if it is worth more than what is there. find_room: others may have to give some; a
- * merged incident's excerpts have room already. False: there was none. */
+/* Puts v into a place if it is worth more than the present view. find_room: other excerpts may be
+ * dropped for it; the excerpts of a merged incident already have room. False: there was no room. */
 static bool offer(struct incident_set *s, struct incident *i, struct member *m, struct view *to,
 		  struct view v, double worth, bool find_room)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whom the ranks waited for. A rank whose work explains its steps sends no window of its own, and no
- * finding names it. The ranks that waited for it sent theirs, the fleet asked for its window of the
- * same time, and the collectives of both show that it was the last to enter. */
+ * Finds whom the ranks waited for. A rank whose work explains its steps sends no window by itself,
+ * and no finding names it. But the ranks that waited for it sent windows, the fleet requested its
+ * window of the same time, and the collectives in both windows show that it entered last. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,12 +18,12 @@ const struct member *incident_waits_most(const struct incident *i)
 	return best;
 }
 
-/* What windows of the same time say of each rank. */
+/* What windows of the same time say about each rank. */
 struct waits {
 	struct coll_source *source;
 	uint32_t count;
-	/* by the collectives, and by what the rank's own steps lost: it may have waited for ranks
-	 * without a window */
+	/* caused_ns, waited_ns: by the collectives. says_ns: by what the rank's own steps lost,
+	 * since it may have waited for ranks without a window. */
 	double *caused_ns, *waited_ns, *says_ns;
 };
 
@@ -46,7 +46,7 @@ static bool waits_open(struct waits *w, uint32_t ranks)
 	return true;
 }
 
-/* Of the new window, and of one that is kept of each other rank. */
+/* Uses the new window, and one kept window of each other rank. */
 static void waits_fill(struct waits *w, const struct incident *i, const struct member *of,
 		       const struct excerpt *fresh)
 {
@@ -75,7 +75,7 @@ static double most_of(const double *ns, uint32_t count)
 	return most;
 }
 
-/* The fewest ranks that caused nearly all of it are waited for. */
+/* Takes the fewest ranks that together caused nearly all of the waiting. */
 static void set_waited_for(struct incident *i, const struct waits *w, double known)
 {
 	double left = known * (1 - thresholds.part.matters);
@@ -95,9 +95,10 @@ static void set_waited_for(struct incident *i, const struct waits *w, double kno
 	}
 }
 
-/* Every rank waits for others now and then: one that waited for less than half as long as another did not
- * wait with it. Those are waited for, if they explain most of the waiting. Of all windows so far, those
- * count that show most of it. */
+/* Every rank waits for others now and then. A rank that waited less than half as long as the
+ * longest waiting one counts as not waiting. Such ranks are the ones that were waited for, if they
+ * explain most of the waiting. Of all sets of windows so far, the one that shows most waiting
+ * counts. */
 static void note(struct incident *i, const struct waits *w)
 {
 	double longest = most_of(w->waited_ns, i->member_count), all = 0, known = 0,

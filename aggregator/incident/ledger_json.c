@@ -35,8 +35,8 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 
 	for (uint32_t k = 0; k < n; k++) {
 		bool small = size_of(&rows[k]) < ROW_SHARE_MIN * step_ns;
-		/* of the last ones, accounts that became shorter matter as much as those that
-		 * grew */
+		/* the last places are also open to accounts that became shorter, which matter as
+		 * much */
 		bool room = json_array_size(list) < ROWS_MAX - 4 ||
 			    (json_array_size(list) < ROWS_MAX && k + 4 >= n);
 
@@ -53,7 +53,7 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 }
 
 /* How many accounts, largest first, explain most of what the rank lost itself. Waiting for others
- * in collectives is not its own. */
+ * in collectives is not its own loss. */
 static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct ledger_row *own)
 {
 	uint32_t count = 0;
@@ -64,8 +64,8 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 	return ledger_explain(own, count, EXPLAIN_SHARE);
 }
 
-/* A kernel has one row, whatever its launch configurations: sequences of many lengths have one each, which
- * are in few steps and compare with nothing. */
+/* A kernel has one row for all of its launch configurations. With sequences of many lengths, each
+ * configuration occurs in few steps and could not be compared with anything. */
 static json_t *both_json(struct incident_ledgers *b, struct ledger_row *rows,
 			 struct ledger_row *own)
 {

@@ -7,7 +7,8 @@
 
 #include "aggregator/incident/incident_private.h"
 
-/* For one rank of the incident. The reference is its own healthy steps; if too few are known, the
- * steps of ranks that are not culprits. Returns owned; JSON null if neither is known. */
+/* Makes the ledger of one rank of the incident. The reference is its own healthy steps; if too few
+ * are known, the steps of ranks that are not culprits. Returns owned; JSON null if neither is
+ * known. */
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j,
 			 int32_t rank);

@@ -20,12 +20,12 @@
 #include "base/text/text.h"
 #include "model/thresholds.h"
 
-/* How many suspects' and peers' sketches are read, and how many peers are added if fewer than two
- * sent a window. */
+/* The number of suspects' and of peers' sketches that are read, and the number of peers that are
+ * added if fewer than two sent a window. */
 #define SUSPECT_SKETCHES 4u
 #define PEER_SKETCHES	 4u
 
-/* Suspects with ledgers; the first ones stand for the rest. */
+/* The most suspects that get ledgers; the first ones stand for the rest. */
 #define LEDGERS_MAX 8u
 
 struct rank_list {
@@ -40,11 +40,11 @@ struct verdict_inputs {
 	const struct incident *incident;
 	struct verdict_sketches sketches;
 	struct rank_list all, peers, part, one;
-	struct rank_list worst; /* of all, the group that costs most */
-	double most_ns;		/* what it lost */
+	struct rank_list worst; /* the group of `all` that costs most */
+	double most_ns;		/* what this group lost */
 	double common_ns;	/* what most of the other ranks lost too */
 	const struct diagnosis_rank
-	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
+	    *own; /* the first suspect's healthy steps of the last minute; NULL: not known */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
 	struct incident_ledgers ledger[LEDGERS_MAX];
@@ -67,7 +67,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->stuck = j->kind == FINDING_HANG ? m->excerpts.open.excerpt->stuck : "";
 }
 
-/* The slow steps of one window, with the signals of all. */
+/* The slow steps of one window, with the signals of all windows. */
 static void slow_view(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	if (p)
@@ -94,7 +94,7 @@ static void plain_view(const struct member *m, const struct excerpt *p, bool hea
 	out->node = m->node;
 }
 
-/* Switches to another window of the same rank; settings and group stay. */
+/* Switches to another window of the same rank; settings and group stay the same. */
 static void show(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	struct diagnosis_rank had = *out;
@@ -124,7 +124,8 @@ static double loss_of(const struct member *m)
 	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
 }
 
-/* Its work explains the steps of a rank that others waited for: it cost what they waited. */
+/* What a rank cost the job. If others waited for it, because its work explains its steps, it cost
+ * what they waited. */
 static double cost_of(const struct incident *i, const struct incident_judgement *j,
 		      const struct member *m)
 {
@@ -134,12 +135,12 @@ static double cost_of(const struct incident *i, const struct incident_judgement 
 ORDER_BY(by_loss, const struct member *,
 	 ORDER(loss_of(*b), loss_of(*a)) ?: ORDER((*a)->rank, (*b)->rank));
 
-/* Whoever slowed them. */
+/* by the latency of steps, whoever made them slow */
 ORDER_BY(by_latency, const struct member *,
 	 ORDER((*b)->steps.flagged_ns, (*a)->steps.flagged_ns) ?: ORDER((*a)->rank, (*b)->rank));
 
-/* A rank that is always slow has the signals of that window; other windows have those of its worst
- * steps. */
+/* Adds a suspect. If it is always slow, it has the signals of the chosen window; other windows have
+ * the signals of its worst steps. */
 static void suspect_add(struct rank_list *to, const struct incident *i,
 			const struct incident_judgement *j, const struct member *m)
 {
@@ -155,8 +156,8 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	to->rank[at].lost_ns = incident_ledgers_lost_ns(i, j, m);
 }
 
-/* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
- * excerpts. */
+/* The suspects are the culprits, worst first. If all ranks are slow and none is to blame: the ranks
+ * with excerpts. */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
 			  struct rank_list *to)
 {
@@ -181,8 +182,8 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	free(list);
 }
 
-/* Adds a peer in steps in which it was not late itself, as far as a window has some. Profile and signals
- * are of the whole window. */
+/* Adds a peer with the steps in which it was not late itself, if a window has such steps. Profile
+ * and signals are of the whole window. */
 static void peer_add(struct rank_list *to, const struct member *m)
 {
 	const struct excerpt *waiting = incident_ledgers_not_slow(m),
@@ -220,7 +221,7 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
-/* The verdict that a line is about: that of its rank, else the first. */
+/* The verdict that a line of evidence belongs to: that of its rank, else the first one. */
 static struct diagnosis *diagnosis_of(const struct finding_line *line, struct verdict *v,
 				      uint32_t n)
 {
@@ -237,18 +238,18 @@ static void add_waiting(const struct finding *f, struct diagnosis *d)
 	size_t used = strlen(d->summary);
 
 	if (f->cause != d->cause && f->evidence_count &&
-	    used + 40 < sizeof(d->summary)) /* room for a useful part */
+	    used + 40 < sizeof(d->summary)) /* enough room for a useful part */
 		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s",
 			 f->evidence[0].text);
 	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
 }
 
-/* Detection compares more steps than a window has, and all ranks. If it names a cause that the
- * windows do not show better, that is the verdict. */
+/* Detection compares all ranks, and more steps than a window has. If it names a cause, that is the
+ * verdict, unless the windows show another cause better. */
 static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 {
 	struct diagnosis *d = &v->diagnosis;
-	/* a late host does not contradict a CPU cause: it is its effect */
+	/* a late host does not contradict a CPU cause: the host is late because of it */
 	bool says_less =
 	    f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
@@ -290,7 +291,7 @@ static bool is_sure(const struct diagnosis *d)
 	return has_cause(d) && d->confidence >= thresholds.sure.separate;
 }
 
-/* Most ranks, but not all. */
+/* Whether the judgement is about most ranks, but not all. */
 static bool is_of_some(const struct incident_judgement *j)
 {
 	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
@@ -343,7 +344,7 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 	return in;
 }
 
-/* How much of a median slow step the reference shows. */
+/* How much of the loss of a median slow step the reference shows. */
 static double shown_ns(const struct incident_judgement *j, const struct diagnosis_rank *who,
 		       const struct diagnosis_rank *reference)
 {
@@ -351,9 +352,9 @@ static double shown_ns(const struct incident_judgement *j, const struct diagnosi
 					  : who->self_ns - reference->self_ns;
 }
 
-/* Chooses the reference: the suspects' healthy steps in windows, then in the last minute; then
- * earlier runs, if all are slow or no peer is known. Takes the first that shows enough of the
- * loss. */
+/* Chooses the reference: the suspects' healthy steps in windows; then those of the last minute;
+ * then earlier runs, if all ranks are slow or no peer is known. Takes the first reference that
+ * shows enough of the loss. */
 static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
 		      const struct rank_list *who, struct diagnosis_rank *before)
 {
@@ -391,12 +392,13 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 
 /* ---- choice of the window ---- */
 
-/* Suspects whose windows are diagnosed one by one; the others use their heaviest window. */
+/* The most suspects whose windows are diagnosed one by one. Further suspects use their heaviest
+ * window. */
 #define SUSPECTS_VIEWED 8u
 
 struct seen {
 	struct diagnosis_rank rank;
-	enum finding_cause cause; /* UNKNOWN: none is sure enough */
+	enum finding_cause cause; /* UNKNOWN: no cause is sure enough */
 	double confidence, lost_ns, stands_for_ns;
 };
 
@@ -474,7 +476,7 @@ static void judge_part(const struct verdict_inputs *with, const struct incident_
 	conclude(with->incident, j, &in, who, v);
 }
 
-/* Adds a suspect with what its sketch gave it. */
+/* Adds a suspect, with the data that its sketch added. */
 static void part_add(struct verdict_inputs *with, uint32_t k)
 {
 	struct rank_list *p = &with->part;
@@ -505,8 +507,8 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 	return place_in(of, rank) < of->count;
 }
 
-/* What most of the ranks beside the worst ones lost too: the machine does that to all of them. One rank is
- * not most. A rank that only waits for a suspect lost nothing itself. */
+/* What most ranks other than the worst ones lost too: something on the machine slows all of them. A
+ * single other rank is not "most". A rank that only waits for a suspect lost nothing itself. */
 static double common_loss(const struct verdict_inputs *with, const struct incident *i,
 			  const struct incident_judgement *j, const uint32_t *group)
 {
@@ -528,15 +530,15 @@ static double common_loss(const struct verdict_inputs *with, const struct incide
 	return common_ns;
 }
 
-/* Whether what a rank or a group beside the worst one lost is a fault of its own. */
+/* Whether a rank or group other than the worst one lost enough for a fault of its own. */
 static bool costs_enough(const struct verdict_inputs *with, double ns)
 {
 	return ns >= thresholds.part.little * with->most_ns &&
 	       ns > thresholds.same.factor * with->common_ns;
 }
 
-/* Ranks of no group that costs enough become minor: on a busy host some rank always waits for a CPU
- * while another has the fault. */
+/* Ranks whose group does not cost enough become minor: on a busy host some rank always waits for a
+ * CPU while another rank has the fault. */
 static void set_minor(const struct verdict_inputs *with, struct incident_judgement *j,
 		      const uint32_t *group, const struct part *part, uint32_t n)
 {
@@ -551,8 +553,8 @@ static void set_minor(const struct verdict_inputs *with, struct incident_judgeme
 	j->culprits -= j->minor_count;
 }
 
-/* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
- * a group costs the job what its worst rank lost, however many ranks it has. */
+/* Sorts the groups by cost; returns how many of them cost enough. Ranks wait for each other, so a
+ * group costs the job what its worst rank lost, however many ranks the group has. */
 static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 			  struct incident_judgement *j, const uint32_t *group, uint32_t groups,
 			  struct part *part)
@@ -575,7 +577,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;
 	set_minor(with, j, group, part, n);
-	if (j->minor_count) /* the lead may be one of them */
+	if (j->minor_count) /* the lead may be a minor rank, so choose it again */
 		for (uint32_t k = with->all.count; k-- > 0;)
 			if (group[k] == part[0].group)
 				j->lead = with->all.member[k];
@@ -594,7 +596,7 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 			part_add(with, k);
 }
 
-/* Divides suspects into groups by cause. Those without a cause of their own stay in the first
+/* Divides suspects into groups by cause. Suspects without a cause of their own stay in the first
  * group. */
 static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 			 struct incident_judgement *j, struct verdict *out)
@@ -628,8 +630,8 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 	return n + 1;
 }
 
-/* Adds a second, cheaper fault: its rank lost self time, not as a transient nor as all do, and has a
- * cause that no other has. */
+/* Adds further, cheaper faults. The rank of such a fault lost self time, more than a transient and
+ * more than all ranks lose, and has a cause that no other verdict has. */
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
@@ -666,7 +668,7 @@ static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32
 	return verdict_sketch_take(&with->sketches);
 }
 
-/* Healthy ranks without a window are represented by their last minute. */
+/* Adds healthy ranks without a window, by their sketches of the last minute. */
 static void more_peers(struct verdict_inputs *with, const struct incident *i,
 		       const struct incident_judgement *j)
 {
@@ -714,7 +716,8 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECT_SKETCHES; k++) {
 		const struct diagnosis_rank *r = sketch_of(with, with->all.rank[k].rank);
 
-		if (r) { /* only its settings: its profile is of healthy steps */
+		/* takes only the sketch's settings, because its profile is of healthy steps */
+		if (r) {
 			with->all.rank[k].setting = r->setting;
 			with->all.rank[k].setting_count = r->setting_count;
 			with->own = k ? with->own : r;
@@ -735,7 +738,7 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* sure_count: how many of the verdicts have a sure cause. */
+/* *sure_count: how many of the verdicts have a sure cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
 		     struct incident_judgement *j, struct verdict *out, uint32_t *sure_count)
 {
@@ -787,8 +790,8 @@ static double sent_again(const struct member *m)
 }
 
 /* If several ranks wait for each other on connections that lose segments, blames the host that
- * sends most of them again. Every bad connection of a host ends there, so it sends more than any
- * other. */
+ * retransmits most segments. All bad connections of a bad host end at it, so it retransmits more
+ * than any other host. */
 static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
 {
 	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||
@@ -805,8 +808,8 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* If most ranks are slow: makes their verdict as separate ranks. sure_count: see make(). 0: out of
- * memory. */
+/* For a job of which most ranks are slow: makes the verdicts about the ranks separately.
+ * sure_count: see make(). 0: out of memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
 			   struct incident_judgement *apart, struct verdict *out,
 			   uint32_t *sure_count)
@@ -818,9 +821,10 @@ static uint32_t make_apart(const struct incident_set *s, const struct incident *
 	return make(s, i, apart, out, sure_count);
 }
 
-/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. It is
- * not slow as a whole if what most of its ranks lost is minor and clearly less than the worst lost. A
- * cause from the ranks' ledgers is stronger than one from the job's medians. */
+/* Chooses between verdicts about the ranks and a verdict about the whole job. If the ranks have two
+ * causes, the job does not have one common cause. The job is not slow as a whole if most of its
+ * ranks lost little, and clearly less than the worst ones. A cause from the ranks' ledgers is
+ * stronger than one from the job's medians. */
 static uint32_t make_best(const struct incident_set *s, const struct incident *i,
 			  struct incident_judgement *j, struct verdict *out)
 {

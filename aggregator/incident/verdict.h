@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * verdict.h - makes verdicts from an incident's windows and findings, with
- * analysis/cause/diagnosis. Suspects are its culprits; healthy peers are the other ranks that sent
- * windows (victims, or on request); the past is the suspects' own healthy steps. Suspects with
- * different causes get separate verdicts, so that two simultaneous faults are distinguished. Ranks
- * that lost less than a culprit are examined too. Pure. Threads: one caller. */
+ * analysis/cause/diagnosis. The suspects are the incident's culprits. The healthy peers are the
+ * other ranks that sent windows (as victims, or on request). The past is the suspects' own healthy
+ * steps. Suspects with different causes get separate verdicts, so two simultaneous faults are told
+ * apart. Ranks that lost less than a culprit are examined too. Pure. Threads: one caller. */
 #pragma once
 
 #include "aggregator/incident/incident_private.h"
@@ -14,14 +14,15 @@
 
 struct verdict {
 	struct diagnosis diagnosis;
-	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: it is about all ranks */
+	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: the verdict is about all ranks */
 	uint32_t rank_count;
-	uint64_t begin_unix_ns; /* of its ranks' first slow window of the fault; 0: unknown */
+	uint64_t begin_unix_ns; /* begin of its ranks' first slow window of the fault; 0: unknown */
 };
 
-/* s: for its sources of sketches. out: VERDICTS_MAX. Returns the number of verdicts, the most
- * important first; 0: out of memory. If j is about the job only because many ranks are
- * slow (j->by_count), and they have more than one cause, it becomes a judgement about slow ranks. */
+/* s: its sources of sketches are used. out: [VERDICTS_MAX]. Returns the number of verdicts, the
+ * most important first; 0: out of memory. If j is about the whole job only because many ranks
+ * are slow (j->by_count), and these have more than one cause, *j becomes a judgement about slow
+ * ranks. */
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);
