@@ -158,7 +158,8 @@ int baselines_put(struct baselines *b, const char *job, const char *role,
 	return err;
 }
 
-/* The file may be damaged or not ours: a run with impossible figures is not a reference. */
+/* Whether the row's figures are possible. The file may be damaged or not ours; a run with
+ * impossible figures is not a reference. */
 static bool is_sound(const struct baselines_run *r)
 {
 	return isfinite(r->latency_ns) && isfinite(r->self_ns) && isfinite(r->mad_ns) &&

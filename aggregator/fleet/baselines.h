@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * baselines.h - what was normal in earlier runs of a job, by role. Stores one sketch per (job,
  * role, run) in an SQLite file of its own, baselines.db beside the store. So detection never waits
- * for the commit of a window, nor a commit for detection.
- * Keeps the newest LIMIT_BASELINE_RUNS runs of a job and role, and LIMIT_BASELINES rows in all. A
- * run contributes only its healthy samples, so a run that was slow from its first step is no
- * reference. A crash of the machine may lose the last minute (synchronous=NORMAL). A damaged file
- * is renamed, and a new one begun.
- * Owns its connection. Threads: any, one mutex inside. */
+ * for the commit of a window, and no commit waits for detection. Keeps the newest
+ * LIMIT_BASELINE_RUNS runs of a job and role, and LIMIT_BASELINES rows in all. A run contributes
+ * only its healthy samples, so a run that was slow from its first step is no reference. A crash of
+ * the machine may lose the last minute (synchronous=NORMAL). A damaged file is renamed, and a new
+ * one begun.
+ * Owns its connection. Threads: any; one mutex inside. */
 #pragma once
 
 #include <jansson.h>
@@ -34,10 +34,10 @@ int baselines_runs(struct baselines *b, const char *job, const char *role, uint6
  * wire_sketch_decode. */
 int baselines_get(struct baselines *b, const char *job, const char *role, uint64_t run,
 		  uint64_t *updated_unix_ns, struct sketch *out);
-/* Removes rows that were not updated since, and rows beyond the limit. */
+/* Removes rows that were last updated before this time, and rows beyond the limit. */
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns);
 /* Finds the key of the job with that name. Returns the number of matches: 0, 1, or 2 (several users
- * have one). */
+ * have such a job). */
 uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* [{"role","run","updated_unix_ns","steps","latency_ms","self_ms","spread_ms"}], newest first. */
 json_t *baselines_json(struct baselines *b, const char *job);

@@ -145,7 +145,7 @@ bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint
 	return !r->ended && fleet_is_alive(f, r->seen_ns, now_ns);
 }
 
-/* By its node's report; if the job hangs, every rank does. */
+/* According to its node's report. If the job hangs, every rank does. */
 uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_rank *r, uint64_t now_ns)
 {
@@ -200,7 +200,7 @@ static uint64_t rank_key(const struct wire_rank *r)
 	       1ull << 63;
 }
 
-/* The key of a rank that another node has, too. */
+/* The key of a rank that another node has too. */
 static uint64_t contested_key(const struct fleet_node *n, const struct wire_rank *r)
 {
 	return hash_bytes(n->key, &r->rank, sizeof(r->rank)) | 1ull << 63;
@@ -240,8 +240,8 @@ static void drop_rank(struct fleet *f, struct fleet_job *job, uint32_t slot, uin
 	f->ranks--;
 }
 
-/* Whether the node may have one more rank. The rank that was silent for longest is dropped for
- * it. */
+/* Whether the node may have one more rank. If necessary, the rank that was silent for longest is
+ * dropped. */
 static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 {
 	uint64_t oldest_ns = UINT64_MAX;
@@ -267,7 +267,7 @@ static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 
 /* ---- lookup and creation ---- */
 
-/* The i-th of PROBE_MAX places. They are scattered, because adjacent places would fill up
+/* The i-th of PROBE_MAX places for a key. They are scattered, because adjacent places would fill up
  * together. */
 static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 {
@@ -287,7 +287,8 @@ static struct fleet_node *find_node(struct fleet *f, const char *name)
 	return NULL;
 }
 
-/* Takes a free place, or that of the node silent for longest. NULL: all are alive. */
+/* Takes a free place, or that of the node that was silent for longest. NULL: all nodes are
+ * alive. */
 static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t now_ns)
 {
 	uint64_t key = text_key(name);
@@ -335,7 +336,7 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 		at++;
 	peers_config_default(&c);
 	c.mode = f->config.sysom ? PEERS_SYSOM : PEERS_ROBUST;
-	/* One wrong flag in half a day for 80,000 ranks, at the price of a few steps' delay. */
+	/* One wrong flag in half a day for 80,000 ranks. It costs a few steps of delay. */
 	c.false_per_member_hour = 1e-6;
 	if (!job || at == LIMIT_FLEET_JOBS ||
 	    idmap_get(&f->by_name, text_key(name)) != IDMAP_NONE ||
@@ -452,7 +453,8 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 	fill_stats(&r->stats, b);
 }
 
-/* Another living node has the rank. Nobody can decide which is right, so both stay visible. */
+/* Whether another living node has the rank too. Nobody can decide which node is right, so both
+ * entries stay visible. */
 static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node,
 			 uint64_t now_ns)
 {
@@ -476,7 +478,7 @@ static void take_contested(struct fleet *f, struct fleet_job *job, struct fleet_
 	fill_rank(r, b, now_ns);
 }
 
-/* The node now has the rank, or had it all the time: drops the contested entry. */
+/* Call when the node has got the rank, or turns out to have it: drops its contested entry. */
 static void end_contest(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			const struct wire_rank *id, uint64_t now_ns)
 {
@@ -553,8 +555,8 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	fill_rank(r, b, now_ns);
 	r->stalled_ns = since_here(b->stalled_since_ns, n->now_ns, now_ns);
 	job->seen_ns = now_ns;
-	/* Mark a job complete at once when its last rank joins: a node that appears before the next
-	 * tick is then a stranger. */
+	/* Mark a job complete as soon as its last rank joins: then a node that appears even before
+	 * the next tick is a stranger. */
 	if (joins && !job->complete && job->world > 0 && job->used >= (uint32_t)job->world)
 		fleet_admit_tick(f, job, now_ns);
 	if (r->rank >= 0)
@@ -562,7 +564,8 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
-/* The job of that name, if the node has a part of it; NULL: what the node says of it is dropped. */
+/* The job of that name, if the node has a part of it. NULL: what the node says about the job is
+ * dropped. */
 static struct fleet_job *job_of_node(struct fleet *f, const struct fleet_node *n, const char *name,
 				     bool *believed)
 {
@@ -648,7 +651,7 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 
 	pthread_mutex_lock(&f->lock);
 	n = find_node(f, b->node);
-	/* Not to another node with the same name. */
+	/* do not send them to another node with the same name */
 	if (n && n->commands && !memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
 		count = n->command_count < max ? n->command_count : max;
 		memcpy(out, n->commands, count * sizeof(*out));
@@ -733,7 +736,8 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 	r = job ? fleet_find_rank(job, d->rank.rank) : NULL;
 	n = find_node(f, d->rank.node);
 	heard = fleet_admit_heard(n, via.connection);
-	if (!job) { /* no beat names this job (its windows came late): no ranks to check against */
+	/* no beat names this job (its windows came late), so there are no ranks to check against */
+	if (!job) {
 		word = FLEET_TAKEN;
 	} else if (!heard && now_ns - via.since_ns < LIMIT_FLEET_HEAR_NS) {
 		word = FLEET_LATER;
@@ -758,7 +762,8 @@ static bool is_believed(const struct fleet *f, struct fleet_job *job, const stru
 	return fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
 }
 
-/* While a table is crowded, silent ranks are forgotten sooner and sooner, the oldest first. */
+/* While a table is crowded, shortens the time after which silent ranks are forgotten, so that the
+ * longest silent ranks go first. */
 static void set_forget(struct fleet *f)
 {
 	bool crowded = is_crowded(f) || f->by_name.count >= CROWD(LIMIT_FLEET_JOBS);
@@ -774,7 +779,7 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 {
 	struct fleet_job *job = f->jobs[at];
 
-	/* the other ranks still wait for one that died */
+	/* the other ranks still wait for the one that died */
 	if (hang_is_open(job->hang))
 		return;
 	for (uint32_t i = 0; i < job->rank_count; i++) {
@@ -792,7 +797,7 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 	job_free(f, job);
 }
 
-/* Only the ticking thread uses the saves. Writes to disk without the lock. */
+/* Writes to disk without the lock. Only the ticking thread uses the saves. */
 static void write_baselines(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint64_t age = f->config.baseline_age_ns, saved = 0, failed = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fleet.h - the jobs, ranks, roles and nodes that beats and sketches report, and what detection
- * makes of them: findings, and requests for windows. Soft state: in memory only, rebuilt from beats
+ * fleet.h - the jobs, ranks, roles and nodes that beats and sketches report, and the results of
+ * detection: findings, and requests for windows. Soft state: in memory only, rebuilt from beats
  * within 60 s of a start. Baselines of earlier runs are on disk (baselines.h).
  *
- * Which claims are trusted (INV-6; docs/fleet.md): a rank belongs to a job, which belongs to a
- * user (base/job_key.h), and to the node that named it first, as long as that node sends beats. The
- * same rank from another node is quarantined: shown and counted, compared with nobody. A node's
- * messages must use the connection of its beats. A rank beyond the job's world size, or with
+ * Which claims are trusted (INV-6; docs/fleet.md): a job belongs to a user (base/job_key.h). A rank
+ * of the job belongs to the node that named it first, as long as that node sends beats. The same
+ * rank from another node is quarantined: it is shown and counted, but compared with nobody. A
+ * node's messages must use the connection of its beats. A rank beyond the job's world size, or with
  * another world size than the job's nodes report, is refused. If the job's communicators reach
  * beyond one node, ranks of a node without any of them are shown, but compared with nobody. Every
  * refusal is counted.
@@ -30,16 +30,17 @@ struct incident_sources;
 struct http_user;
 
 struct fleet_config {
-	uint64_t alive_ns;	  /* time after its last beat before a rank counts as gone */
-	uint64_t forget_ns;	  /* time after its last beat before it is forgotten */
-	bool sysom;		  /* mean + k sigma instead of the robust comparison */
+	uint64_t alive_ns;	  /* a rank counts as gone this long after its last beat */
+	uint64_t forget_ns;	  /* a rank is forgotten this long after its last beat */
+	bool sysom;		  /* use mean + k sigma instead of the robust comparison */
 	uint64_t hang_ns;	  /* how long a collective may take; at least ten steps */
 	uint64_t waterline_ns;	  /* sliding window of the waterline */
 	bool pull;		  /* ask for windows */
 	uint64_t baseline_age_ns; /* how long an ended run is kept */
 };
 
-/* The connection of a message: a unique number (0: unknown), when it was made, and its sender. */
+/* The connection that a message came through: a unique number (0: unknown), when it was made, and
+ * its sender. */
 struct fleet_via {
 	uint64_t connection, since_ns;
 	uint64_t sender;	 /* the connection's sender (rep.h); 0: unknown */
@@ -83,7 +84,7 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg);
 
 /* now_ns: CLOCK_MONOTONIC of this machine. */
 void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uint64_t now_ns);
-/* The connection has ended. */
+/* Call when the connection has ended. */
 void fleet_gone(struct fleet *f, uint64_t connection);
 /* Takes at most max queued commands for the sender of this beat; returns how many. */
 uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out,
@@ -91,11 +92,11 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 /* A sketch, decoded (s) and as received (data). false: refused. */
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
 		      struct fleet_via via, uint64_t now_ns);
-/* A window has arrived. FLEET_REFUSED: the sender is not a node of this job, or the rank belongs to
- * another node, so the window must not affect any verdict about the job. */
+/* Call when a window has arrived. FLEET_REFUSED: the sender is not a node of this job, or the rank
+ * belongs to another node, so the window must not affect any verdict about the job. */
 enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
 			     uint64_t now_ns);
-/* Once a second, on one thread: compares, reports findings, queues commands. */
+/* Call once a second, on one thread: compares, reports findings, queues commands. */
 void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 
 /* ---- for diagnosis ---- */
@@ -115,13 +116,13 @@ int fleet_baseline(struct fleet *f, const char *job, int32_t rank, struct sketch
 int fleet_waterline(struct fleet *f, const char *job, const int32_t *ranks, uint32_t count,
 		    uint64_t now_ns, bool *is_of, struct diagnosis_group *out);
 
-/* All of the above, for verdicts, as of the last tick. */
+/* Sets the four functions above as the sources of verdicts. They answer as of the last tick. */
 void fleet_sources(struct fleet *f, struct incident_sources *out);
 
 /* ---- for the API ---- */
 
-/* Finds the key of a job from its key or name, among known jobs, else among the series with
- * baselines; the newest run if a series has several. Returns the number of series with that name,
+/* Finds the key of a job by its key or name: among known jobs, else among the series with
+ * baselines. If a series has several runs, the newest. Returns the number of series with that name,
  * because several users may have one. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Number of living ranks of a job; if none has a number, of its living processes. */
@@ -130,7 +131,7 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out);
 struct fleet_page {
 	const struct http_user *who; /* sees only that user's jobs; NULL: all */
 	const char *job;	     /* NULL: all */
-	const char *after;	     /* "next" of the page before; NULL: from the first one on */
+	const char *after; /* "next" of the previous page; NULL: begin with the first entry */
 	uint32_t limit;
 };
 /* Appends {"ranks":[...]} by job and rank, and "next" if there are more. The lock is held for a
@@ -144,7 +145,7 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 /* {"nodes":[...]}, in no order: version, certificate, when the last beat came. For users who see
  * all jobs; the page's job is not used. */
 int fleet_nodes_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
-/* The following return owned JSON; NULL: not found, or no memory. */
+/* The functions below return owned JSON; NULL: not found, or no memory. */
 /* {"job","roles":[...],"clocks":[...]} */
 json_t *fleet_roles_json(struct fleet *f, const char *job, uint64_t now_unix_ns);
 /* {"job","role","functions":[...]}; role NULL: the first one. */
@@ -153,14 +154,14 @@ json_t *fleet_waterline_json(struct fleet *f, const char *job, const char *role,
 json_t *fleet_baselines_json(struct fleet *f, const char *job, uint64_t now_ns);
 /* One baseline with all details. */
 json_t *fleet_baseline_json(struct fleet *f, const char *job, const char *role, uint64_t run);
-/* The job's kinds of steps by the latest sketches (analysis/steps/kinds.h), most expensive first;
- * the same kind of several ranks is one. */
+/* The job's kinds of steps (analysis/steps/kinds.h) according to the latest sketches, most
+ * expensive first. A kind that several ranks share is listed once. */
 json_t *fleet_kinds_json(struct fleet *f, const char *job);
-/* {"requests":[...]} of serving jobs by name, and "next" if there may be more. job: a job's key; its
- * answer has the requests that missed an objective. */
+/* {"requests":[...]} of serving jobs by name, and "next" if there may be more. With q->job, a job's
+ * key, the answer also has the requests that missed an objective. */
 json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_t now_ns);
-/* {"objectives":...,"requests":[...]}: the request as its nodes' pieces make it; empty: no job that `who`
- * sees has pieces of it. */
+/* {"objectives":...,"requests":[...]}: the request, joined from its nodes' pieces. The list is
+ * empty if no job that `who` may see has pieces of it. */
 json_t *fleet_request_json(struct fleet *f, const struct http_user *who, const char *job,
 			   uint64_t id);
 void fleet_requests_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,

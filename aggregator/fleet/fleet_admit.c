@@ -10,12 +10,13 @@
 #include "base/hash.h"
 #include "base/room.h"
 
-/* How much older a beat may be than the one before: a node sends them in order. */
+/* How much older a beat may be than the one before it, although a node sends them in order. */
 #define BACKWARDS_NS 1000000000ull
 #define TIME_MAX     (1ll << 62)
 
-/* Whether a sender with another boot id may take over the name. Not if the current one is still
- * connected, or if the sender had the name before; but always if the current one is silent. */
+/* Whether a sender with another boot id may take over the node's name. It always may if the current
+ * owner is silent. Otherwise it may not if the current owner is still connected, or if the sender
+ * had the name before. */
 static bool may_switch(const struct fleet *f, const struct fleet_node *n, const struct beat *b,
 		       uint64_t via, uint64_t now_ns)
 {
@@ -40,7 +41,8 @@ bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *
 		return true;
 	else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id)))
 		refused = may_switch(f, n, b, via, now_ns) ? NULL : &f->counts.refused_node;
-	else if (b->sequence <= n->sequence) /* a repeated request: its answer was lost */
+	/* the request is repeated, because its answer was lost */
+	else if (b->sequence <= n->sequence)
 		refused = &f->counts.refused_repeated;
 	else if (b->now_ns + BACKWARDS_NS < n->now_ns)
 		refused = &f->counts.refused_backwards;
@@ -95,8 +97,8 @@ static bool any_proven_alive(const struct fleet *f, const struct fleet_job *job,
 	return false;
 }
 
-/* A job that restarts on other nodes has new communicators. Once all believed nodes are silent, the
- * next node is believed as a first one is. */
+/* A job that restarts on other nodes has new communicators. So once all believed nodes are silent,
+ * the next node is believed as if it were the first. */
 static void forget_proofs(struct fleet_job *job)
 {
 	for (uint32_t i = 0; i < job->part_count; i++)
@@ -120,8 +122,8 @@ static struct fleet_part *make_part(struct fleet_job *job, uint32_t node)
 	return &job->parts[at];
 }
 
-/* Communicators that a dropped part showed first are kept: a believed node showed them. They prove
- * nothing for the node that gets the part's place next. */
+/* Communicators that a dropped part showed first are kept, because a believed node showed them.
+ * They prove nothing for the next node that gets the part's place. */
 void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < job->part_count; i++) {
@@ -219,8 +221,8 @@ bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct wire_
 		return true;
 	if (id->world_size <= 0 && id->rank < job->world)
 		return true;
-	/* An elastic job restarts with another size. Its own nodes may change the size; if they are
-	 * all silent, any node may. */
+	/* An elastic job restarts with another size. The job's own nodes may change the size. If
+	 * these are all silent, any node may. */
 	if (id->world_size > 0 && ((part && part->proven) || !any_proven_alive(f, job, now_ns))) {
 		set_world(job, id->world_size);
 		return true;

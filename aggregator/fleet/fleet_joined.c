@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Requests whose instances are on different nodes. While a job's requests are seen on several nodes, its
- * nodes are asked for pieces of them instead of verdicts. The pieces of one id are one request, which the
- * code that a node uses judges. If no id is seen on two nodes, these are replicas: the nodes judge again.
+ * Requests whose instances are on different nodes. While a job's requests are seen on several
+ * nodes, its nodes are asked for pieces of requests instead of verdicts. All pieces with the same
+ * id are one request. The same code judges it here as on a node. If no id is seen on two nodes, the
+ * nodes are replicas, and judge by themselves again.
  *
- * A node that is not believed about the job has a part in a request only if it knows the id of one that
- * a believed node has too. */
+ * A node that is not believed about the job has a part in a request only if a believed node has a
+ * request with the same id. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,32 +20,33 @@
 /* After this many requests in a row of one node each, the nodes are replicas. */
 #define ALONE_MAX  256u
 #define REPLICA_NS 600000000000ull
-/* After the last piece: two beats, in which a node says that the request goes on there. */
+/* Time after the last piece until a request is judged: two beats, in which another node would
+ * report that the request goes on there. */
 #define SETTLE_NS  12000000000ull
 #define SILENT_NS  3600000000000ull
 #define AGE_MAX_NS 3600000000000ull
 #define SHARES_MAX 64u
-#define ASKED_MAX  16u	      /* as many as groups of late requests */
-#define PROCESS	   0u	      /* the table's only one stands for the job */
-#define NOBODY	   UINT64_MAX /* owns the jobs whose keys have no uid */
+#define ASKED_MAX  16u	      /* as many as there are groups of late requests */
+#define PROCESS	   0u	      /* the table's only process stands for the whole job */
+#define NOBODY	   UINT64_MAX /* owner of the jobs whose keys have no uid */
 
 struct fleet_joined {
-	struct request_table *table; /* NULL: it has no place among the fleet's */
+	struct request_table *table; /* NULL: the job has none of the fleet's places */
 	uint64_t owner;
-	struct fleet *f; /* while the table is called */
+	struct fleet *f; /* set while the table is called */
 	struct fleet_job *job;
 	uint64_t now_ns, asked_ns, replica_until_ns, alone_since, joined_before;
-	uint64_t windows_begin_ns, windows_end_ns; /* asked for last */
+	uint64_t windows_begin_ns, windows_end_ns; /* the time for which windows were asked last */
 	uint64_t ttft_ns, tpot_ns, bad;
-	/* nodes that had a part in a request of a believed one: a ring */
+	/* ring: nodes that had a part in a request of a believed node */
 	uint32_t sharing[SHARES_MAX], shares;
-	uint8_t asked[ASKED_MAX][16]; /* anomalies that windows were asked for: a ring */
+	uint8_t asked[ASKED_MAX][16]; /* ring: anomalies that windows were asked for */
 	uint32_t asks;
 };
 
 /* ---- a request that missed an objective ---- */
 
-/* When its longest phase was; 0: not known. */
+/* The time of the request's longest phase; 0: not known. */
 static struct request_step slow_time(const struct request *r, uint32_t phase)
 {
 	struct request_step s = {0};
@@ -141,13 +143,15 @@ static uint64_t places_of(const struct fleet *f, uint64_t owner)
 	return n;
 }
 
-/* Its nodes are not asked any more (replicas, a job that has ended), and no request waits for them. */
+/* Whether the job's nodes are not asked any more (they are replicas, or the job has ended), and no
+ * request waits for them. */
 static bool is_idle(const struct fleet_joined *q, uint64_t now_ns)
 {
 	return now_ns - q->asked_ns > LIMIT_PIECES_ASKED_NS && request_table_is_idle(q->table);
 }
 
-/* A place, if need be that of an idle job, or one of the user with most places. NULL: they need theirs. */
+/* Finds a place: a free one, that of an idle job, or one of the user who has most places. NULL:
+ * nobody has a place to spare. */
 static struct fleet_joined **make_place(struct fleet *f, const struct fleet_joined *q,
 					uint64_t now_ns)
 {
@@ -212,7 +216,7 @@ static const struct request_stats *stats_of(const struct fleet_joined *q)
 	return q->table ? request_table_stats(q->table, 0, &job) : NULL;
 }
 
-/* No request of many was on two nodes. */
+/* Whether the nodes are replicas: of many requests, none was on two nodes. */
 static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
 {
 	const struct request_stats *s = stats_of(q);
@@ -229,7 +233,7 @@ static bool are_replicas(struct fleet_joined *q, uint64_t now_ns)
 	return now_ns < q->replica_until_ns;
 }
 
-/* Before the table is called, which may report a request that was late. */
+/* Call before any call of the table, because the table may report a late request meanwhile. */
 static void call(struct fleet_joined *q, struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	q->f = f;
@@ -237,7 +241,7 @@ static void call(struct fleet_joined *q, struct fleet *f, struct fleet_job *job,
 	q->now_ns = now_ns;
 }
 
-/* Of sysomd, which forgets at its end that it was asked. */
+/* Identifies the run of the node's sysomd. A new run does not know that the old one was asked. */
 static uint64_t run_of(const struct fleet_node *n)
 {
 	return hash_bytes(HASH_SEED, n->boot_id, sizeof(n->boot_id)) | 1;
@@ -282,7 +286,8 @@ struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 
 /* ---- pieces ---- */
 
-/* How much the node's clock is before the job's, as far as its collectives say. */
+/* How far the node's clock is ahead of the job's, as far as collectives show it. False: not
+ * known. */
 static bool clock_of(const struct fleet *f, struct fleet_job *job, uint32_t node,
 		     int64_t *before_ns)
 {
@@ -297,7 +302,7 @@ static bool clock_of(const struct fleet *f, struct fleet_job *job, uint32_t node
 	return known;
 }
 
-/* To the job's clock; false: it cannot be, or was too long ago. */
+/* Converts a time to the job's clock. False: the time is impossible, or too long ago. */
 static bool place(const struct fleet_node *n, int64_t before_ns, uint64_t *t_ns)
 {
 	if (!*t_ns)
@@ -322,13 +327,13 @@ static bool place_piece(const struct fleet_node *n, int64_t before_ns, struct re
 	return good;
 }
 
-/* What the table counted since the last call. */
+/* Takes what the table has counted since the last call. */
 static void take_counts(struct fleet_joined *q)
 {
 	struct request_job *now = calloc(1, sizeof(*now));
 
 	if (now && request_table_take(q->table, 0, q->now_ns, now)) {
-		now->counts.violations_dropped = 0; /* they were taken one by one */
+		now->counts.violations_dropped = 0; /* violations were taken one by one */
 		fleet_requests_counted(q->job, now);
 	}
 	free(now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fleet for diagnosis, and JSON of one job or rank. JSON of the whole fleet is in
+ * What the fleet answers to diagnosis, and JSON of one job or rank. JSON of the whole fleet is in
  * fleet_pages.c. */
 #include <errno.h>
 #include <stdlib.h>

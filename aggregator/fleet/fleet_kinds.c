@@ -16,7 +16,7 @@
 struct row {
 	struct kinds_row sum; /* sums over all ranks */
 	uint32_t ranks;
-	int32_t rank;	    /* the first of them */
+	int32_t rank;	    /* the first of these ranks */
 	json_t *is, *waits; /* lists of ranks */
 };
 
@@ -66,7 +66,7 @@ static void add(struct row *rows, uint32_t *count, const struct kinds_row *k, in
 	r->sum.grown |= k->grown;
 }
 
-/* A rank that waits in the same steps in which others work is listed with them, not as a kind of
+/* If a rank waits in the same steps in which others work, it is listed with them, not as a kind of
  * its own. */
 static void fold_waits(struct row *rows, uint32_t count)
 {

@@ -19,7 +19,8 @@
 #include "base/text/text.h"
 
 #define SLICE_JOBS 512u
-/* Ranks per slice that are scanned, and that are copied whole: about 0.1 ms each. */
+/* Number of ranks per slice that are scanned, and that are copied whole. Either takes about 0.1
+ * ms. */
 #define SLICE_RANKS FLEET_SLICE
 #define SLICE_WHOLE 128u
 
@@ -86,7 +87,7 @@ struct row {
 	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
-	uint64_t known_ns;	   /* since when the process is known */
+	uint64_t known_ns;	   /* when the process was first heard of */
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
 	bool alive, ended, suspect, quarantined, contested;
 };
@@ -227,7 +228,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 		   truth(r->quarantined));
 }
 
-/* "RANK.SLOT.JOB": where the page before ended. */
+/* Parses "RANK.SLOT.JOB", where the previous page ended. */
 static int parse_after(const char *text, struct place *place, const char **job)
 {
 	int used = 0;
@@ -326,8 +327,8 @@ static const struct {
 		"Median self time of the rank above that of its role."},
 };
 
-/* What the families after the first need of each rank: a family's series must be together, and the
- * fleet is read once. */
+/* What the metric families after the first need about each rank. All series of a family must be
+ * together, but the fleet is read only once. */
 struct kept {
 	uint32_t job; /* index of its name */
 	int32_t rank;
@@ -363,7 +364,7 @@ static void keep(struct kept_list *k, uint32_t job, const struct row *r)
 	    known ? (r->stats.self_median_ns - r->role_self_ns) * 1e-9 : (double)NAN, r->suspect};
 }
 
-/* If two nodes claim a rank, its series show the first; the other row is contested. */
+/* If two nodes claim a rank, its series show the first one. The other row is contested. */
 static void put_job_series(struct fleet *f, const struct fleet_job_name *names, uint32_t job,
 			   uint64_t now_ns, struct row *rows, struct metrics *m,
 			   struct kept_list *k)
@@ -434,7 +435,7 @@ struct job_row {
 	char (*roles)[WIRE_TEXT_BYTES]; /* LIMIT_CROSS_ROLES */
 };
 
-/* Counts ranks and living processes from `from` on, within one slice; false: the job is gone. */
+/* Counts ranks and living processes from *from on, within one slice. False: the job is gone. */
 static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint64_t now_ns,
 			struct job_row *out)
 {
@@ -542,7 +543,7 @@ static void add_alive(const struct fleet *f, const struct fleet_node *n, uint64_
 	}
 }
 
-/* Copies nodes from place *at on, within one slice; *at: where the next slice begins. */
+/* Copies nodes from place *at on, within one slice. Sets *at to where the next slice begins. */
 static uint32_t copy_nodes(struct fleet *f, uint32_t *at, uint32_t max, uint64_t now_ns,
 			   struct node_row *out)
 {

@@ -17,11 +17,11 @@
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
-/* Ranks that the API reads per turn of the lock: 0.1 ms. */
+/* The most ranks that the API reads while it holds the lock once: 0.1 ms. */
 #define FLEET_SLICE 1024u
-/* Earlier sizes of an elastic job, whose windows may come late. */
+/* How many earlier sizes of an elastic job are stored, because windows may come late. */
 #define FLEET_WORLDS 4u
-/* The role if nobody names the ranks' work, and all do the same. */
+/* The role of ranks that all do the same, if nobody names their work. */
 #define FLEET_ANY_ROLE "rank"
 
 struct fleet_job;
@@ -39,19 +39,21 @@ struct fleet_held {
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
-	/* 1 + index of the place taken before this one; stays with the place */
+	/* 1 + index of the place that was taken before this one; never changes for a place */
 	uint32_t next;
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
-	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
-	bool connected;		  /* through via */
-	uint64_t sender;	  /* of its latest beat */
+	/* connections of its beats; via_before: an earlier one of the same run, or 0 */
+	uint64_t via, via_before;
+	bool connected;	 /* via is still connected */
+	uint64_t sender; /* of its latest beat */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	char version[WIRE_VERSION_BYTES];
-	char certificate[WIRE_TEXT_BYTES]; /* the name that it proved; "": plain TCP */
+	char certificate[WIRE_TEXT_BYTES]; /* the name that the node proved; "": plain TCP */
 	uint32_t wire_version;
-	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
+	/* [LIMIT_FLEET_COMMANDS]; allocated only while there are commands */
+	struct wire_command *commands;
 	uint32_t command_count;
 	struct fleet_held *held; /* its ranks, at most LIMIT_NODE_PROCESSES */
 	uint32_t held_count;
@@ -87,33 +89,34 @@ struct fleet_rank {
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	/* this machine's clock; window_ns: when its last window came or was requested, but for one
-	 * in which it only waited */
+	/* Times on this machine's clock. window_ns: when its last window came or was requested;
+	 * windows in which it only waited do not count. */
 	uint64_t key, start_time_ticks, seen_ns, window_ns;
 	uint64_t began_ns; /* when the process of these ids was first heard of */
-	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */
-	/* when a window came or was requested that peers can be compared with */
+	uint64_t window_begin_unix_ns, window_end_unix_ns; /* the time that this window covers */
+	/* when a window with which peers can be compared came or was requested */
 	uint64_t peer_ns;
-	/* Slowness in which it waits again and again, or is slow itself: when that began, when its
-	 * latest window ended, in how many windows it waited, and how long it waited and was slow
-	 * itself. 0: none. */
+	/* A spell of slowness in which the rank waits again and again, or is slow itself: when the
+	 * spell began, when its latest window ended, in how many windows the rank waited, how long
+	 * it waited, and how long it was slow itself. 0: none. */
 	uint64_t spell_begin_unix_ns, spell_end_unix_ns;
 	uint32_t spell_waits;
 	double spell_waited_ns, spell_lost_ns;
-	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
+	uint32_t node; /* index of the node; for a free place: 1 + index of the next free place */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
-	    *before;	      /* owned; before: name of the node that had it, or NULL */
+	    *before; /* owned; before: name of the node that had the rank earlier, or NULL */
 	char *pod[POD_TEXTS]; /* owned */
 	struct fleet_stats stats;
 	uint64_t stalled_ns; /* when it hung, on this machine's clock; 0: it does not hang */
-	uint64_t steps_before, flagged_before; /* when the temporal model last read them */
+	/* steps and flagged when the temporal model last read them */
+	uint64_t steps_before, flagged_before;
 	uint64_t born_ns, signature;
 	struct roles_kernel *kernels;	   /* what it launches, if its role must be learned */
 	uint32_t kernel_count, learned;	   /* 1 + role; 0: not yet */
 	uint32_t pace;			   /* 1 + index into the job's paces; 0: unknown yet */
-	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
-	/* since then: sum over steps, extremes of a group */
+	uint64_t pace_kernels, pace_steps; /* values at the first beat with steps */
+	/* since then: the sum over steps, and the extremes over groups */
 	double launched, launch_low, launch_high;
 	uint64_t launch_steps;
 	void *sketch; /* the message as received */
@@ -124,20 +127,22 @@ struct fleet_rank {
 /* A node's part in a job. */
 struct fleet_part {
 	uint32_t node; /* FLEET_NONE: dropped */
-	/* key: of the node's name, because places are reused; of a dropped part: 1 + the next
-	 * such, or 0 */
+	/* key: of the node's name, because places are reused; for a dropped part: 1 + the next
+	 * dropped part, or 0 */
 	uint64_t key, born_ns, seen_ns;
-	/* requests that are open there, how long the oldest has waited, and when it said so; 0: never */
+	/* requests open on the node, how long the oldest has waited, and when the node reported
+	 * this; 0: never */
 	uint32_t running, waiting;
 	uint64_t wait_ns, requests_ns;
-	uint64_t asked_run; /* of its sysomd that was asked for pieces of requests; 0: none */
-	/* shares a communicator with the job's other nodes, or was the job's first node */
+	/* the run of its sysomd that was asked for pieces of requests; 0: none */
+	uint64_t asked_run;
+	/* the node shares a communicator with the job's other nodes, or was the job's first node */
 	bool proven;
 };
 
 struct fleet_role {
 	char name[WIRE_TEXT_BYTES];
-	uint32_t members; /* when the temporal model last read it; 0: unknown yet */
+	uint32_t members; /* the number when the temporal model last read it; 0: not known yet */
 	struct waterline *waterline;
 	struct temporal *temporal;
 	struct sketch base; /* of the newest earlier run */
@@ -147,32 +152,33 @@ struct fleet_role {
 struct fleet_pull {
 	uint64_t minute_ns, hold_ns, suspect_ns, hang_ns;
 	uint32_t windows; /* requested in this minute */
-	/* A window that came before its peers were known, and when it came; 0: none. */
+	/* The time of a window that came before its peers were known, and when it came; 0: none. */
 	uint64_t waiting_ns, waiting_begin_unix_ns, waiting_end_unix_ns;
 	int32_t waiting_rank;
 	uint8_t waiting_anomaly[16];
-	/* Slowness in which ranks wait again and again, and when it was first heard of; 0: none. */
+	/* The time of slowness in which ranks wait again and again, and when it was first reported;
+	 * 0: none. */
 	uint64_t waits_ns, waits_begin_unix_ns, waits_end_unix_ns;
-	double waited_ns; /* of the rank that waited longest */
+	double waited_ns; /* how long the rank that waited longest did */
 };
 
 struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
-	uint64_t sender;		     /* whose beat made it known */
+	uint64_t sender;		     /* the sender whose beat made the job known */
 	int32_t world;			     /* 0: unknown */
-	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
+	int32_t worlds_before[FLEET_WORLDS]; /* latest first */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, used;
 	size_t rank_room;
-	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
+	uint32_t free_rank;   /* 1 + slot of a free place; 0: none below rank_count */
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
 	uint32_t part_count;
 	size_t part_room;
-	uint32_t free_part;   /* 1 + index of a dropped one; 0: none */
+	uint32_t free_part;   /* 1 + index of a dropped part; 0: none */
 	struct idmap by_node; /* node index -> part */
-	struct idmap comms;   /* of proven nodes -> part that showed it first */
+	struct idmap comms;   /* communicator of a proven node -> the part that showed it first */
 	bool spans;	      /* a communicator has ranks of several nodes */
 	bool complete;	      /* proven nodes have all ranks of the world */
 	struct fleet_role *roles;
@@ -206,18 +212,18 @@ struct fleet {
 	fleet_finding_fn fn;
 	void *arg;
 	struct fleet_node
-	    *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
-	/* 1 + index of the place taken last; places stay in the chain */
+	    *nodes; /* LIMIT_FLEET_NODES; mapped, so places that were never taken cost no memory */
+	/* 1 + index of the place taken last; a place never leaves the chain */
 	uint32_t first_node;
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
-	struct idmap by_via; /* connection -> index of the node whose latest beat used it */
+	struct idmap by_via; /* connection -> index of the node whose latest beat came through it */
 	struct baselines *baselines;
-	struct fleet_totals counts; /* the counters only */
+	struct fleet_totals counts; /* only its counters are used */
 	uint32_t ranks;
-	struct fleet_joined *joined[LIMIT_FLEET_JOINED]; /* those with a table; holes are NULL */
-	uint64_t forget_ns; /* the config's, or less while a table is crowded */
+	struct fleet_joined *joined[LIMIT_FLEET_JOINED]; /* the jobs with a table; holes are NULL */
+	uint64_t forget_ns; /* as configured, or less while a table is crowded */
 	uint64_t last_tick_ns, expire_ns;
 	uint32_t slice_most; /* fleet_pages.c */
 	/* findings of one job's turn, reported without the lock; only the ticking thread uses
@@ -225,7 +231,7 @@ struct fleet {
 	struct finding_report *pending;
 	uint32_t pending_count;
 	size_t pending_room;
-	struct fleet_save *saves; /* also only the ticking thread's */
+	struct fleet_save *saves; /* used only by the ticking thread, too */
 	uint32_t save_count;
 	size_t save_room;
 };
@@ -239,8 +245,9 @@ static inline const char *fleet_name_of(const char *const *names, size_t count, 
 struct fleet_job_name {
 	char name[WIRE_TEXT_BYTES];
 };
-/* Names of all jobs that `who` (NULL: everybody) sees, or only of `only`, from `after` on, sorted.
- * The caller frees them. Takes the lock for a slice of jobs at a time. 0, -ENOMEM. */
+/* Sorted names of all jobs that `who` may see (NULL: all jobs), or only of the job `only`; only
+ * names after `after`. The caller frees them. Takes the lock for a slice of jobs at a time. 0,
+ * -ENOMEM. */
 int fleet_job_names(struct fleet *f, const struct http_user *who, const char *only,
 		    const char *after, struct fleet_job_name **out, uint32_t *count);
 
@@ -306,36 +313,37 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			 uint64_t now_unix_ns);
 struct finding_report *fleet_detect_pending(struct fleet *f);
 /* fleet_requests.c */
-/* A node's report. It counts only if the node is believed about the job, or has pieces of requests that
- * others have too. */
+/* Takes a node's report. It counts only if the node is believed about the job, or has pieces of
+ * requests that others have too. */
 void fleet_requests_beat(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			 bool believed, const struct request_job *r, uint64_t now_ns);
 void fleet_requests_pieces(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			   bool believed, const struct request_pieces *p, uint64_t now_ns);
-/* Counts and times of requests that were judged here. */
+/* Adds counts and times of requests that were judged here. */
 void fleet_requests_counted(struct fleet_job *job, const struct request_job *r);
-/* One of them missed an objective; v is on the job's clock. */
+/* Adds a request that missed an objective; v is on the job's clock. */
 void fleet_requests_late(struct fleet_job *job, const char *nodes,
 			 const struct request_violation *v, uint64_t now_ns);
-/* Whether the node was asked for windows of that anomaly because it had a part in late requests. Such
- * windows are taken even if the node is not believed about the job. */
+/* Whether the node was asked for windows of the anomaly because it had a part in late requests.
+ * Such windows are accepted even if the node is not believed about the job. */
 bool fleet_requests_asked(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_node *n, const uint8_t anomaly[16]);
 void fleet_requests_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_requests_free(struct fleet *f, struct fleet_job *job);
 /* fleet_joined.c */
-/* Asks the job's nodes for pieces of its requests, if it has several. n: the one that has seen requests.
- * q: NULL at first; returns it. */
+/* Asks the job's nodes for pieces of its requests, if the job has several nodes. n: the node that
+ * has seen requests. q: NULL at first. Returns q, perhaps a new one. */
 struct fleet_joined *fleet_joined_ask(struct fleet *f, struct fleet_job *job,
 				      struct fleet_joined *q, const struct fleet_node *n,
 				      uint64_t now_ns);
 void fleet_joined_free(struct fleet *f, struct fleet_joined *q); /* NULL is a no-op */
-/* A believed node that was not asked was asked by an aggregator before. q: may be NULL; returns it. */
+/* Takes a node's pieces. A believed node that sends pieces without being asked was asked by an
+ * earlier aggregator. q: may be NULL. Returns q, perhaps a new one. */
 struct fleet_joined *fleet_joined_pieces(struct fleet *f, struct fleet_job *job,
 					 struct fleet_joined *q, const struct fleet_node *n,
 					 bool believed, const struct request_pieces *p,
 					 uint64_t now_ns);
-/* Whether the node had a part in a request that a believed node has too. */
+/* Whether the node had a part in a request that a believed node has as well. */
 bool fleet_joined_shares(const struct fleet_joined *q, uint32_t node);
 bool fleet_joined_asked(const struct fleet_joined *q, uint32_t node, const uint8_t anomaly[16]);
 void fleet_joined_tick(struct fleet *f, struct fleet_job *job, struct fleet_joined *q,
@@ -348,14 +356,14 @@ json_t *fleet_joined_counts(const struct fleet_joined *q, uint64_t now_ns);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 			uint64_t now_ns);
-/* Asks the node for windows of all its ranks of the job, of that time. */
+/* Asks the node for windows of all its ranks of the job, over that time. */
 void fleet_pull_request(struct fleet *f, struct fleet_job *job, uint32_t node,
 			uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 			uint64_t now_ns);
 /* Asks the node to send pieces of the job's requests for the next for_ns. */
 void fleet_pull_pieces(struct fleet *f, const struct fleet_job *job, uint32_t node,
 		       uint64_t for_ns);
-/* Sends requests that had to wait. */
+/* Sends the requests for windows that had to wait. */
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       const struct digest *d, uint64_t now_ns);

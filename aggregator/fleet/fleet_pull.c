@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Requests to nodes. First a hold, so that nothing is overwritten meanwhile. Then windows over the
- * same time range, in each node's clock: of suspects that sent none, and of healthy peers. Nodes
- * connect to us, so commands wait for their beats. A node is asked only about ranks that it
- * reports. */
+ * Requests to nodes. First a hold, so that the node overwrites nothing meanwhile. Then requests for
+ * windows over the same time, on each node's clock: of suspects that sent none, and of healthy
+ * peers. Nodes connect to us, so commands wait for the nodes' next beats. A node is asked only
+ * about ranks that it reports. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,17 +17,19 @@
 #define SUSPECT_NS	 40000000000ull
 #define HOLD_BEFORE_NS	 20000000000ull
 #define HOLD_AFTER_NS	 120000000000ull
-#define STRETCH_NS	 10000000000ull /* of a window, while the fault continues */
+#define STRETCH_NS	 10000000000ull /* length of a window while the fault continues */
 #define HANG_STRETCH_NS	 20000000000ull
-#define WAIT_NS		 30000000000ull /* until a starting job's peers are known */
-#define WAITS_NS	 3000000000ull	/* until the windows of the other ranks are here */
-#define WAITS_GAP_NS	 10000000000ull /* slowness that comes again within this continues */
-#define BRIEF_STEPS	 2u
-#define BRIEF_NS	 1e9
-#define PEERS		 2u
-#define SUSPECTS	 3u /* windows of more suspects add nothing */
+/* how long a starting job may take until its peers are known */
+#define WAIT_NS	 30000000000ull
+#define WAITS_NS 3000000000ull /* how long to wait for the windows of the other ranks */
+/* slowness that recurs within this time continues the same spell */
+#define WAITS_GAP_NS 10000000000ull
+#define BRIEF_STEPS  2u
+#define BRIEF_NS     1e9
+#define PEERS	     2u
+#define SUSPECTS     3u /* windows of more suspects add nothing */
 /* A suspect needs no new window if it recently sent one that covers a quarter of the fault. For a
- * peer any recent window will do. */
+ * peer, any recent window is enough. */
 #define OWN_WINDOW_NS 60000000000ull
 #define OWN_PARTS     4u
 
@@ -85,7 +87,7 @@ static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 			    begin_unix_ns - HOLD_BEFORE_NS, end_unix_ns + HOLD_AFTER_NS, NULL);
 }
 
-/* Notes that a window covers the range, or will. */
+/* Notes that a window covers the range, or will cover it once it comes. */
 static void note_window(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
 			uint64_t now_ns)
 {
@@ -94,7 +96,7 @@ static void note_window(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t e
 	r->window_end_unix_ns = end_unix_ns;
 }
 
-/* Whether that window covers enough of the fault. */
+/* Whether the rank's last window covers enough of the fault. */
 static bool has_window(const struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
 		       uint64_t now_ns)
 {
@@ -161,8 +163,8 @@ static bool is_of_spell(const struct fleet_job *job, const struct fleet_rank *r)
 	return r->spell_end_unix_ns + WAITS_GAP_NS >= job->pull.waits_begin_unix_ns;
 }
 
-/* Whether that is most of what the rank waited that waited longest: everybody is late, or waits, now and
- * then. */
+/* Whether ns is at least half of the time that the longest waiting rank waited. Less does not
+ * count, because every rank is late, or waits, now and then. */
 static bool is_most(const struct fleet_job *job, const struct fleet_rank *r, double ns)
 {
 	return is_of_spell(job, r) && ns >= thresholds.part.half * job->pull.waited_ns;
@@ -179,8 +181,8 @@ static bool is_explained(const struct fleet_job *job)
 	return own;
 }
 
-/* Of the ranks that did not wait, and sent no window of that time, the one that sent one longest
- * ago; NULL: none. */
+/* A rank that did not wait and sent no window of that time: of several, the one whose last window
+ * is oldest; NULL: none. */
 static struct fleet_rank *waited_for(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	const struct fleet_pull *p = &job->pull;
@@ -214,9 +216,9 @@ static struct fleet_rank *waits_most(const struct fleet_job *job)
 	return best;
 }
 
-/* Ranks waited, and no rank said that it was slow itself: its work may explain its steps. It is one
- * of those that did not wait, and its window shows what it did meanwhile. That of a rank that
- * waited shows for whom. */
+/* Requests windows if ranks waited, and no rank reported that it was slow itself, perhaps because
+ * its work explains its steps. It must be a rank that did not wait: its window shows what it did
+ * meanwhile. The window of a rank that waited shows for whom. */
 static void ask_waited_for(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
@@ -363,8 +365,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 		job->pull.suspect_ns = now_ns;
 }
 
-/* A host that was late once. Its peers' windows would explain nothing, and would cost their hosts
- * more than the delay did. If it continues, the next window asks. */
+/* Whether a host was late only once. Windows of peers would explain nothing, and would cost the
+ * hosts more than the delay did. If the slowness continues, the next window makes the request. */
 static bool is_brief(const struct digest *d)
 {
 	return d->reason == WINDOW_SELF && d->slow.flagged && d->slow.flagged <= BRIEF_STEPS &&
@@ -376,7 +378,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 {
 	uint64_t begin = d->begin_unix_ns, end = d->end_unix_ns;
 
-	/* a summary has nothing to compare, and steps in which it waited do not show why others did */
+	/* A summary has nothing to compare, and steps in which the rank waited do not show why
+	 * others did. */
 	if (!d->summary_only && d->reason != WINDOW_COMM)
 		note_window(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Requests of serving jobs, as their nodes report them: counts, times over the last one to two
- * minutes, and those that missed an objective. These are grouped by objective, phase and span; a
- * group is one finding, and so one incident, however often it comes again. */
+ * minutes, and the requests that missed an objective. These are grouped by objective, phase and
+ * span. A group is one finding, and so one incident, however often it recurs. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,21 +18,22 @@
 
 #define GROUPS_MAX  16u
 #define RECENT_MAX  64u
-#define PERIOD_NS   60000000000ull   /* of one of the two histograms */
-#define TOGETHER_NS 5000000000ull    /* violations so close together are one occurrence */
+#define PERIOD_NS   60000000000ull   /* the time that each of the two histograms covers */
+#define TOGETHER_NS 5000000000ull    /* violations this close together are one occurrence */
 #define QUIET_NS    600000000000ull  /* a group without a new request for this long has ended */
-#define AGE_MAX_NS  3600000000000ull /* a node's time that is older counts as this old */
+#define AGE_MAX_NS  3600000000000ull /* an older time of a node counts as this old */
 
-/* Of the nodes that are alive. */
+/* Sums over the nodes that are alive. */
 struct open_sum {
 	uint64_t nodes, running, waiting;
-	uint64_t wait_ns; /* the longest */
+	uint64_t wait_ns; /* the longest of all nodes */
 };
 
 struct seen {
 	struct request_violation v;
 	char node[WIRE_TEXT_BYTES];
-	uint64_t begin_unix_ns, end_unix_ns;	       /* the request, up to what was late */
+	/* from the request's arrival to the token that was late */
+	uint64_t begin_unix_ns, end_unix_ns;
 	uint64_t step_begin_unix_ns, step_end_unix_ns; /* its slow step; 0: none is known */
 	uint8_t group[16];
 };
@@ -41,7 +42,7 @@ struct group {
 	uint8_t id[16];
 	uint32_t objective, phase;
 	char span[REQUEST_SPAN_BYTES];
-	uint64_t count, occurrences; /* requests; times at which any came */
+	uint64_t count, occurrences; /* count: requests; occurrences: how often at least one came */
 	uint64_t first_unix_ns, last_unix_ns, begin_unix_ns;
 	uint64_t updated_ns;
 	double sum_ns;
@@ -61,7 +62,7 @@ struct fleet_requests {
 	uint64_t groups_full;
 	struct seen *recent; /* ring of RECENT_MAX; NULL: none yet */
 	uint64_t recents;
-	struct fleet_joined *joined; /* NULL: it has one node */
+	struct fleet_joined *joined; /* NULL: the job has only one node */
 };
 
 void fleet_requests_free(struct fleet *f, struct fleet_job *job)
@@ -80,7 +81,8 @@ void fleet_requests_free(struct fleet *f, struct fleet_job *job)
 
 /* ---- a node's report ---- */
 
-/* A time of the node's clock. What cannot be is the nearest time that can, so the order stays. */
+/* Converts a time of the node's clock. An impossible time becomes the nearest possible one, so the
+ * order stays. */
 static uint64_t unix_of(const struct fleet_node *n, uint64_t t_ns)
 {
 	uint64_t oldest_ns = n->now_ns > AGE_MAX_NS ? n->now_ns - AGE_MAX_NS : 0;
@@ -124,7 +126,7 @@ static void group_add(struct group *g, const struct seen *s, uint64_t now_ns)
 	g->changed = true;
 }
 
-/* Its times are on the job's clock. */
+/* Adds a violation, whose times are on the job's clock. */
 static void take_violation(struct fleet_requests *q, const struct fleet_job *job, const char *node,
 			   const struct request_violation *v, uint64_t now_ns)
 {
@@ -172,7 +174,7 @@ void fleet_requests_counted(struct fleet_job *job, const struct request_job *r)
 	struct fleet_requests *q = job->requests;
 
 	request_counts_add(&q->sum, &r->counts);
-	if ((int64_t)q->sum.arrived < 0) /* what several nodes counted is taken back */
+	if ((int64_t)q->sum.arrived < 0) /* arrivals that several nodes counted were subtracted */
 		q->sum.arrived = 0;
 	durations_merge(&q->now.ttft, &r->ttft);
 	durations_merge(&q->now.tpot, &r->tpot);
@@ -514,7 +516,7 @@ json_t *fleet_requests_json(struct fleet *f, const struct fleet_page *q, uint64_
 		return NULL;
 	}
 	for (; i < n && json_array_size(list) < q->limit; i++) {
-		if (q->job && strcmp(names[i].name, q->job)) /* a run or a step of it */
+		if (q->job && strcmp(names[i].name, q->job)) /* another run or step of the job */
 			continue;
 		pthread_mutex_lock(&f->lock);
 		job = fleet_find_job(f, names[i].name);
@@ -535,7 +537,7 @@ static const struct {
 	double p;
 } quantiles[] = {{"0.5", 0.5}, {"0.99", 0.99}};
 
-/* A job's, as of one moment. */
+/* The figures of a job, as of one moment. */
 struct job_figures {
 	bool known;
 	struct open_sum now;
@@ -599,7 +601,7 @@ static void put_figures(struct metrics *m, const struct fleet_job_name *names,
 				       request_objective_name(o), NULL);
 }
 
-/* What is over has no series: its last values would look like those of now. */
+/* A job that has ended has no series: its last values would look like present ones. */
 static bool is_running(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < job->rank_count; i++)

@@ -13,20 +13,19 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* A beat may come in the middle of a step, so a count over steps may be wrong by this many
- * steps. */
+/* A beat may come in the middle of a step, so a count over steps may be off by this many steps. */
 #define PACE_OFF_STEPS 2.0
-/* Above this many kernels per launch the job launches graphs: only kernels then distinguish
- * work. */
+/* With more kernels per launch than this, the job launches graphs. Then only the kernels, not the
+ * launches, distinguish work. */
 #define PACE_GRAPHS  1.5
-#define KINDS_MAX    512u /* of work in one job */
+#define KINDS_MAX    512u /* kinds of work in one job */
 #define PER_STEP_MAX 1e9  /* launches; no job has more */
 
 ORDER_BY(by_key, struct roles_kernel, ORDER_UP(key));
 
 ORDER_BY(by_count, struct roles_kernel, ORDER_DOWN(count) ?: by_key(a, b));
 
-/* Merges entries of equal keys, keeps the most launched, and sorts by key. */
+/* Merges entries with equal keys, keeps the kernels with most launches, and sorts by key. */
 static uint32_t condense(struct roles_kernel *v, uint32_t n)
 {
 	uint32_t made = 0;
@@ -144,8 +143,8 @@ static void count_launches(struct fleet_rank *r, const struct beat_rank *b)
 	}
 }
 
-/* Kernels per step, and their largest error, in kernels. Launches in whole steps are exact from the
- * first steps on. Kernels of graphs need a count over many steps. */
+/* Computes the kernels per step and the largest error, in kernels. Launches in whole steps are
+ * exact from the first steps on. Kernels of graphs need a count over many steps. */
 static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels,
 		    double *pace, double *off)
 {
@@ -162,10 +161,10 @@ static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint6
 	return r->launch_steps >= thresholds.count.some && *off <= thresholds.same.work * launches;
 }
 
-/* Equal work launches equally many kernels. Ranks with different counts are not compared, because
- * their times say nothing about each other. Only the first steps decide: a rank that launches more
- * later stays with its peers and becomes a suspect. 0 kernels: none were seen, so the number says
- * nothing. */
+/* Ranks with the same work launch the same number of kernels. Ranks with different counts are not
+ * compared, because their times say nothing about each other. Only the first steps decide: a rank
+ * that launches more later stays with its peers and becomes a suspect. kernels 0: none were seen,
+ * so the number says nothing. */
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
 {
 	uint64_t kernels = b->kernels_joined + b->kernels_unmatched;
@@ -212,7 +211,8 @@ bool fleet_roles_uneven(const struct fleet_job *job)
 	}
 	if (job->world > 0 && known < (uint32_t)job->world)
 		return false;
-	/* pipeline stages have equally many ranks; ignore paces that no rank has any more */
+	/* All pipeline stages have the same number of ranks. Ignores paces that no rank has any
+	 * more. */
 	for (uint32_t i = 0; i < job->pace_count; i++) {
 		if (sizes[i] && size && sizes[i] != size)
 			return true;
@@ -232,7 +232,7 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 	}
 	if (job->partial && !r->learned && now_ns - r->born_ns < thresholds.time.give_up_ns)
 		return "";
-	/* the first keeps the plain name, which earlier runs used */
+	/* the first role keeps the plain name, which earlier runs used */
 	if (r->pace < 2)
 		return r->pace ? FLEET_ANY_ROLE : "";
 	snprintf(out, bytes, "kernels-%.0f", (double)job->paces[r->pace - 1]);

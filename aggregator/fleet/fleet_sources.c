@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fleet's answers to a verdict's questions. */
+ * Gives verdicts access to the fleet's data. */
 #include "aggregator/fleet/fleet_private.h"
 #include "aggregator/incident/incident.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The job over time: samples of each role for the temporal model; baselines, read when a run starts
- * and written once a minute; and the finding that all ranks are slower. */
+ * The job over time: samples of each role for the temporal model; the baselines, which are read
+ * when a run starts and written once a minute; and the finding that all ranks are slower. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 /* A starting job's ranks appear within a beat, so its lowest rank is known after this time. */
 #define RUN_SETTLE_NS 10000000000ull
 #define SAVE_NS	      60000000000ull
-/* Sketches merged for a role: more would not change a median. */
+/* The most sketches that are merged for a role; more would hardly change a median. */
 #define MERGE_MAX 16u
 
 /* ---- identity of the run ---- */
@@ -111,7 +111,7 @@ static void take_medians(const struct temporal_sample *of, uint32_t n, double *v
 	}
 }
 
-/* Ends the finding of a role that no rank has any more, because its ranks now have another one. */
+/* Ends the finding of a role that no rank has any more, because its ranks now have another role. */
 static void end_role(struct fleet_job *job, struct temporal *t)
 {
 	struct temporal_change c;
@@ -126,7 +126,7 @@ static void end_role(struct fleet_job *job, struct temporal *t)
 	job->run_loaded = false;
 }
 
-/* of, v: room for all ranks of the job. */
+/* of, v: scratch with room for all ranks of the job. */
 static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
 			struct temporal_sample *of, double *v, uint64_t now_ns,
 			uint64_t now_unix_ns)
@@ -308,7 +308,7 @@ static void report(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
-/* The lowest rank's process identifies the run, also after a restart of the aggregator. */
+/* The process of the lowest rank identifies the run, even after a restart of the aggregator. */
 static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	const struct fleet_rank *lowest = NULL;

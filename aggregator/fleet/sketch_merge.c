@@ -24,13 +24,13 @@
 struct named {
 	const char *name;
 	uint32_t kind;
-	double figure[3]; /* sorted by the second */
+	double figure[3]; /* entries are sorted by figure[1] */
 };
 
 ORDER_BY(by_name, struct named, ORDER_UP(kind) ?: ORDER_TEXT(name));
 
-/* Merges runs of equal names in place, and drops those in fewer than half of the n sketches. The
- * number left. */
+/* Merges runs of equal names in place, and drops names that are in fewer than half of the n
+ * sketches. Returns the number of names left. */
 static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratch)
 {
 	uint32_t made = 0, begin = 0;
@@ -61,7 +61,7 @@ static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratc
 
 ORDER_BY(by_size, struct named, ORDER_DOWN(figure[1]) ?: ORDER_TEXT(name));
 
-/* Merges what n sketches agree on, largest first; the number left. */
+/* Merges the entries of n sketches, largest first. Returns the number left. */
 static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch,
 			    uint32_t most, uint32_t *cut)
 {

@@ -46,7 +46,7 @@ int sql_open(struct sql *s, const char *path, int flags, int busy_ms)
 	if (code != SQLITE_OK)
 		return s->db ? sql_errno(s, code, "open") : -ENOMEM;
 	sqlite3_busy_timeout(s->db, busy_ms);
-	/* In a container the store's directory may be all that can be written. */
+	/* In a container the store's directory may be the only writable one. */
 	return sql_errno(s, sqlite3_exec(s->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL),
 			 "temp_store");
 }
@@ -92,7 +92,7 @@ struct sql_call sql_call(struct sql *s, int which, const char *what)
 	return c;
 }
 
-/* Without a statement, binding fails and sql_next() reports the reason. */
+/* If there is no statement, binding fails and sql_next() reports the reason. */
 void sql_bind(struct sql_call *c, const struct sql_value *v)
 {
 	for (; v->type; v++) {

@@ -31,11 +31,12 @@ struct sql_call {
 	int bound, err;
 };
 
-/* s: with its name and the text of its statements, else zeroed. flags: of sqlite3_open_v2. busy_ms:
- * how long a statement waits for another one's lock. 0 or an error; call sql_close after either. */
+/* s: has its name and the text of its statements, and is zeroed otherwise. flags: as for
+ * sqlite3_open_v2. busy_ms: how long a statement waits for another connection's lock. 0 or an
+ * error; call sql_close after either. */
 int sql_open(struct sql *s, const char *path, int flags, int busy_ms);
-void sql_close(struct sql *s); /* also of one that was not opened */
-/* For a result code of SQLite's own calls: 0 or the error, logged. */
+void sql_close(struct sql *s); /* also for one that was not opened */
+/* Turns a result code of SQLite's own calls into 0 or an error, which is logged. */
 int sql_errno(struct sql *s, int code, const char *what);
 /* Runs statements without values. */
 int sql_exec(struct sql *s, const char *text, const char *what);
@@ -72,7 +73,7 @@ struct sql_call sql_call(struct sql *s, int which, const char *what);
 /* Binds the next values. */
 void sql_bind(struct sql_call *c, const struct sql_value *values);
 #define SQL_BIND(c, ...) sql_bind(c, SQL_VALUES(__VA_ARGS__))
-/* A call with its values. */
+/* Begins a call of a statement, and binds its values. */
 struct sql_call sql_ask(struct sql *s, int which, const char *what, const struct sql_value *values);
 #define SQL_ASK(s, which, what, ...) sql_ask(s, which, what, SQL_VALUES(__VA_ARGS__))
 /* Steps to the next row; false: no more. Do not call it again after false. */
