@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * copy_mode.c - see copy_mode.h.
- * The unwinder is the kernel's own (bpf/unwind.h), over the copy and the tables that readers
- * compiled. It sees no other memory: the process may be gone, and an ordinary user may not be
- * allowed to read it. So code without rules ends a stack, unless rbp marks the outermost frame. */
+ * copy_mode.c - see copy_mode.h. The unwinder is the kernel's own (bpf/unwind.h), over the copy and
+ * the tables that readers compiled. It sees no other memory of the process: the process may be
+ * gone, and an ordinary user may not be allowed to read it. So code without rules ends a stack,
+ * unless rbp marks the outermost frame. */
 #include "sampler/copy_mode.h"
 
 #include <dirent.h>
@@ -100,7 +100,8 @@ static void frame_fill(struct copy_mode *c, const struct process *process, struc
 	}
 }
 
-/* Uses the mappings from when the sample was taken: records come in order of time. */
+/* Uses the mappings of the time when the sample was taken, because records come in order of
+ * time. */
 static enum stack_end walk(struct copy_mode *c, const struct copy_sample *s,
 			   struct stack_frame *frames, uint32_t *count)
 {
@@ -284,7 +285,7 @@ static void attr_fill(const struct copy_mode *c, struct perf_event_attr *a)
 	a->wakeup_watermark = RING_PAGES * 4096 / 4;
 }
 
-/* The first event of a CPU opens the ring, the others write into it. */
+/* The first event of a CPU opens the ring; the other events write to it. */
 static int event_add(struct copy_mode *c, uint32_t cpu, uint32_t tid)
 {
 	struct epoll_event wake = {.events = EPOLLIN};
@@ -378,7 +379,7 @@ void copy_mode_stats_get(const struct copy_mode *c, struct copy_mode_stats *out)
 	*out = c->stats;
 }
 
-/* Tries it on this process. */
+/* Tests on this process whether copy mode is permitted. */
 static int permitted(struct copy_mode *c, char why[160], char missing[160])
 {
 	struct perf_event_attr a;

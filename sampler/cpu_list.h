@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cpu_list.h - lists of CPUs as /sys has them: "0-3,8". Header only. Threads: any. */
+ * cpu_list.h - lists of CPUs in the format of /sys: "0-3,8". Header only. Threads: any. */
 #pragma once
 
 #include <stdlib.h>
 
-/* The first range; what follows it, NULL where there is none. */
+/* Reads the first range. Returns the text after it; NULL: there is no range. */
 static inline const char *cpu_list_next(const char *list, unsigned *first, unsigned *last)
 {
 	char *end;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernel_symbols.c - see kernel_symbols.h.
- * kallsyms has no sizes: a symbol ends where the next one of any kind begins. So data symbols are
- * kept as ends, without names. Modules and BPF programs come and go: an address without a symbol
- * triggers a new read, at most once per RELOAD_NS.
- * A table never changes after it was read. All readers of the same file share it, because it takes
- * 5 MB and a daemon has several readers. */
+ * kernel_symbols.c - see kernel_symbols.h. kallsyms has no sizes: a symbol ends where the next one
+ * of any kind begins. So data symbols are kept without names, only to mark ends. Modules and BPF
+ * programs come and go: an address without a symbol triggers a new read, at most once per
+ * RELOAD_NS. A table never changes after it was read. All readers of the same file share it,
+ * because it takes 5 MB and a daemon has several readers. */
 #include "sampler/kernel_symbols.h"
 
 #include <ctype.h>
@@ -21,7 +20,7 @@
 #include "base/room.h"
 
 #define RELOAD_NS 10000000000ull
-/* Further from the last symbol than any function extends: a gap between modules. */
+/* No function is larger. An address further behind a symbol lies in a gap between modules. */
 #define FUNCTION_BYTES_MAX (4u << 20)
 
 struct symbol {
@@ -43,14 +42,14 @@ struct table {
 struct kernel_symbols {
 	char path[128];
 	struct table *table; /* NULL: not read yet */
-	uint64_t tried_ns;   /* time of the last attempt to get a newer one */
+	uint64_t tried_ns;   /* time of the last attempt to get a newer table */
 };
 
-/* The latest table, while somebody uses it. */
+/* The latest table; NULL when nobody uses it. */
 static struct table *table_latest;
 static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Of the symbols at one address, the named ones first. */
+/* Among symbols at one address, the named ones come first. */
 ORDER_BY(by_begin, struct symbol, ORDER_UP(begin) ?: ORDER_DOWN(name));
 
 static int name_keep(struct table *k, const char *name, uint32_t *at)

@@ -5,14 +5,15 @@
 #include "base/limits.h"
 
 #define DRAIN_S	       5u
-#define COUNTS_MIN     16384u /* blocked time needs some at any rate */
+#define COUNTS_MIN     16384u /* blocked time needs this many at any sampling rate */
 #define SEEN	       16384u
 #define BLOCKED	       16384u
 #define SITES	       8192u
 #define RING_CPU_BYTES (256u << 10)
 #define RING_MIN_BYTES (1u << 20)
 #define RING_MAX_BYTES (8u << 20)
-/* Emptied every 100 ms. It holds some 6,500 records, and the reader is woken at a quarter. */
+/* It holds some 6,500 records and is emptied every 100 ms. The reader is woken when a quarter is
+ * full. */
 #define SWITCH_RING_BYTES (512u << 10)
 
 static uint32_t power_of_two(uint64_t at_least, uint32_t min, uint32_t max)

@@ -14,10 +14,11 @@ struct map_sizes {
 	uint32_t blocked;	    /* threads asleep */
 	uint32_t sites;		    /* places of sleep */
 	uint32_t ring_bytes;	    /* a power of two, whole pages */
-	uint32_t switch_ring_bytes; /* of records of switches, the same */
+	uint32_t switch_ring_bytes; /* of for records of switches; a power of two, whole pages */
 };
 
-/* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz during one
- * drain of 5 s, each with its own count, within LIMIT_SAMPLER_COUNTS. Halved this many times if the
- * kernel grants less locked memory (before Linux 5.11). */
+/* Sizes for the samples of one drain of 5 s: every tick is sampled (fraction 100%, as in an
+ * anomaly) on `cpus` CPUs at rate_hz, and each sample has a count of its own, within
+ * LIMIT_SAMPLER_COUNTS. halvings: how often the sizes are halved, if the kernel grants less locked
+ * memory (before Linux 5.11). */
 void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint32_t halvings);

@@ -113,7 +113,7 @@ bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offs
 	return false;
 }
 
-/* Reads the ELF headers behind a mapping of a file; no file is not an error. */
+/* Reads the ELF headers of the file behind a mapping. A mapping without a file is not an error. */
 static void mapping_identify(struct mapping *m, struct reader_target *t)
 {
 	struct mapping_elf *e;
@@ -184,7 +184,7 @@ int mapping_scan_read(struct mapping_scan *out, struct reader_target *t)
 	free(line);
 	fclose(f);
 	if (err == -E2BIG)
-		err = 0; /* keep the first ones by address */
+		err = 0; /* no room for more: keeps the first mappings by address */
 	if (err)
 		mapping_scan_fini(out);
 	return err;

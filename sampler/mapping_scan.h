@@ -44,10 +44,11 @@ struct mapping_scan {
 int mapping_scan_read(struct mapping_scan *out, struct reader_target *t);
 void mapping_scan_fini(struct mapping_scan *s);
 
-/* Like reader_target_open with READER_MAPPING; "[vdso]" gives a copy of this process's own. */
+/* Like reader_target_open with READER_MAPPING; "[vdso]" gives a copy of this process's own vdso. */
 int mapping_open(struct reader_target *t, uint64_t begin, uint64_t end, const char *path);
 /* 0; -ENOTSUP: not an x86-64 ELF file; -EBADMSG: damaged; -errno. */
 int mapping_elf_read(struct mapping_elf *out, int fd);
-/* Computes the load bias, if `offset` is mapped at `begin`. False: not in an executable segment. */
+/* Computes the load bias of a file whose `offset` is mapped at `begin`. False: the offset is in no
+ * executable segment. */
 bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset,
 		      uint64_t *load_bias);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pid_ns.h - our own PID namespace. BPF programs report tasks by its numbers. Header-only.
+ * pid_ns.h - our own PID namespace. BPF programs report tasks by the numbers of this namespace.
+ * Header-only.
  * Threads: any. */
 #pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define PID_NS_FIRST 0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
+#define PID_NS_FIRST 0xeffffffcu /* the inode of the initial PID namespace, fixed by the kernel */
 
 struct pid_ns {
-	uint32_t inode; /* 0: the first one, or not known */
+	uint32_t inode; /* 0: the initial namespace, or not known */
 	uint64_t dev;
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * processes.c - see processes.h.
- * We trust an event for the range that it names, but not for the file: anybody can write a Build ID
- * into a file. For everything else an event is only a reason to read /proc again, because events
- * can be lost, and an unknown file must be opened anyway. */
+ * processes.c - see processes.h. We trust the address range of an event, but not its file: anybody
+ * can write a Build ID into a file. For everything else an event is only a reason to read /proc
+ * again, because events can be lost, and an unknown file must be opened anyway. */
 #include "sampler/processes.h"
 
 #include <ctype.h>
@@ -23,9 +22,10 @@
 
 #define PROCESS_SLOTS	(LIMIT_SAMPLER_PROCESSES * 2)
 #define PYTHON_RETRY_NS 200000000ull
-/* Drains that a file keeps its number after its last mapping: stacks in transit still use it. */
+/* The number of drains for which a file keeps its number after its last mapping, because stacks in
+ * transit still use it. */
 #define FILE_IDLE_DRAINS 3
-/* Processes that are asked for a file before it counts as refused. */
+/* The number of processes from which a file is tried to be read before it counts as refused. */
 #define FILE_TRIES_MAX 8
 
 struct processes {
@@ -84,8 +84,8 @@ static void python_publish(struct processes *p, struct process *process)
 {
 	if (p->sink.python &&
 	    p->sink.python(p->sink.context, process->pid, &process->python->process))
-		p->stats.python_full++; /* its loops stay native frames, and its stacks count as
-					 * guessed */
+		/* its interpreter loops stay native frames, and its stacks count as guessed */
+		p->stats.python_full++;
 }
 
 static void python_clear(struct processes *p, struct process *process)
@@ -289,7 +289,7 @@ static void replaced_forget(struct process *process)
 			process->replaced[i] = 0;
 }
 
-/* A new mapping replaces what was there. */
+/* A new mapping replaces what was at its addresses. */
 static void mapping_insert(struct processes *p, struct process *process,
 			   const struct process_mapping *m)
 {
@@ -412,7 +412,7 @@ static void scan_done(struct processes *p, struct worker_job *job)
 					     .offset = m->offset,
 					     .load_bias = m->load_bias};
 
-		/* the data it read may be outdated there */
+		/* the worker's data may be outdated in that range */
 		if (m->begin >= process->fresh_end || m->end <= process->fresh_begin)
 			to.file = file_number(p, process->pid, job->uid, m);
 		if (mapping_append(p, process, &to))
@@ -425,8 +425,8 @@ static void scan_done(struct processes *p, struct worker_job *job)
 		scan_request(p, process);
 }
 
-/* The process that was asked for the file is gone, or has another file there now. Another process
- * may have the file, or the next one that maps it. */
+/* The process through which the file was to be read is gone, or maps another file there now.
+ * Another process may have the file now, or later. */
 static void table_unread(struct processes *p, struct worker_job *job)
 {
 	struct process_file *f = &p->files[job->file];
@@ -457,7 +457,7 @@ static void names_done(struct processes *p, struct worker_job *job)
 	struct process *process = processes_find(p, job->pid);
 
 	if (!process || process->asked != job->serial)
-		return; /* another process, or another interpreter */
+		return; /* the answer is for another process, or another interpreter */
 	python_names_answer(process->names, job->err, job->names, job->names_bytes);
 	process->asked = 0;
 }
@@ -605,7 +605,7 @@ void processes_on_exec(struct processes *p, uint32_t pid)
 	publish(p, process);
 	was_scanning = process->scanning;
 	scan_request(p, process);
-	if (was_scanning) { /* scanned the program before the exec */
+	if (was_scanning) { /* the scan was of the program before the exec */
 		process->fresh_begin = 0;
 		process->fresh_end = UINT64_MAX;
 	}
@@ -631,7 +631,7 @@ void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_m
 	if (!process)
 		return;
 	if (process->scanning) {
-		process->rescan = true; /* the scan may already be past this range */
+		process->rescan = true; /* the running scan may already be past this range */
 		if (!process->fresh_end || m->begin < process->fresh_begin)
 			process->fresh_begin = m->begin;
 		if (m->end > process->fresh_end)

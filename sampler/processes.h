@@ -21,9 +21,9 @@ struct processes_sink {
 	void *context;
 	int (*set)(void *context, uint32_t pid, const struct unwind_process *p, uint8_t generation);
 	void (*remove)(void *context, uint32_t pid);
-	/* p NULL: none. 0, -errno: its Python frames are not walked. */
+	/* p NULL: the process has no interpreter. 0; -errno: its Python frames are not walked. */
 	int (*python)(void *context, uint32_t pid, const struct python_process *p);
-	/* Called before the data read from /proc is used: report earlier events first. */
+	/* Called before data read from /proc is used. It must report earlier events first. */
 	void (*catch_up)(void *context);
 };
 
@@ -39,12 +39,12 @@ struct process {
 	bool scanning, rescan, dirty, gone;
 	bool leaving;	    /* its first thread has ended; others may run on */
 	uint8_t generation; /* of the published mappings */
-	uint32_t *replaced; /* by generation: the file that another one replaced while the
-			     * generation was published; 0: none, UINT32_MAX: several. NULL: none in
-			     * any generation */
+	/* by generation: the file that was replaced by another file while the generation was
+	 * published; 0: none, UINT32_MAX: several. NULL: none in any generation */
+	uint32_t *replaced;
 	uint64_t fresh_begin, fresh_end; /* range of mappings made after the scan was requested */
-	uint64_t python_retry_ns; /* when to look again for an interpreter that has not started; 0:
-				   * no */
+	/* when to look again for an interpreter that has not started; 0: never */
+	uint64_t python_retry_ns;
 	struct process_mapping *mappings; /* sorted by address */
 	uint32_t count;
 	size_t room;
@@ -63,7 +63,8 @@ struct process_file {
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
-	bool denied; /* it has no table, because denied_uid has used its share of room */
+	/* it has no table, because the user denied_uid has used up its share of the room */
+	bool denied;
 	uint32_t denied_uid;
 	bool tabled;	 /* it has or had an unwind table */
 	uint32_t unread; /* times that a process ended before this file was read */
@@ -71,8 +72,8 @@ struct process_file {
 
 struct processes_stats {
 	uint32_t processes, mappings, files, files_waiting, files_refused;
-	uint32_t first_waiting; /* of processes that are `first`: being read, or mapping a file that
-				 * is being read */
+	/* number of `first` processes that are being read, or that map a file that is being read */
+	uint32_t first_waiting;
 	uint64_t mappings_dropped, publish_full, scan_failed;
 	uint64_t worker_cpu_ns;
 	struct reader_stats readers;
@@ -104,21 +105,21 @@ void processes_on_lost(struct processes *p);
 /* The known mappings of a process are wrong: reads them again. */
 void processes_doubt(struct processes *p, uint32_t pid);
 
-int processes_fd(const struct processes *p); /* readable: the worker has results */
+int processes_fd(const struct processes *p); /* becomes readable when the worker has results */
 /* Takes the worker's results and publishes the changes. */
 void processes_poll(struct processes *p);
 /* Publishes this process's changes. False: it has no mappings, or there is no room for them. */
 bool processes_publish(struct processes *p, struct process *process);
-/* Requests the names that were missing. True: some are pending. */
+/* Requests missing names. True: requests are pending. */
 bool processes_names_ask(struct processes *p);
 /* Once per drain, after the kernel's grace period and after the drained stacks were named: removes
  * ended processes and releases files. */
 void processes_sweep(struct processes *p);
 
 /* Whether another file replaced this one while this generation of mappings was published. What was
- * unwound by this file's table may then belong to the other one. Valid until the next sweep. */
+ * unwound with this file's table may then belong to the other file. Valid until the next sweep. */
 bool process_replaced(const struct process *process, uint8_t generation, uint32_t file);
-/* NULL: unknown. Borrowed until the next call that is not const. */
+/* NULL: unknown. Borrowed until the next call that takes a non-const p. */
 struct process *processes_find(struct processes *p, uint32_t pid);
 const struct process_file *processes_file(const struct processes *p, uint32_t file);
 /* The mapping that contains address, or NULL. */

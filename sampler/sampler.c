@@ -28,14 +28,14 @@
 #define POLL_NS 100000000
 /* After an event, events accumulate for this long: a starting PyTorch maps 300 files. */
 #define EVENT_PAUSE_NS 10000000
-/* More would fill the whole ring. */
+/* A higher rate would fill the whole ring. */
 #define SWITCH_RATE_MAX 100000u
 /* How long a drain waits for the names of its last stacks; an idle node needs milliseconds. */
 #define NAMES_WAIT_NS 500000000ull
 
 struct sampler {
 	struct sampler_options options;
-	bool wide; /* also other processes, with kernel stacks */
+	bool wide; /* also sample processes that were not added, with kernel stacks */
 	char proc_root[128];
 	enum sampler_mode mode;
 	char why[160], missing[160];
@@ -56,7 +56,7 @@ struct sampler {
 	int cpus[CPUS_MAX];
 	uint32_t cpu_count;
 	int epoll_fd, timer_fd;
-	bool paused; /* event descriptors are out of the epoll set until the timer expires */
+	bool paused; /* event descriptors are not in the epoll set until the timer expires */
 	uint64_t begin_ns, drain_ns;
 	uint64_t stack_refused; /* ring records that were not stacks or found no room */
 	uint64_t lost_reported;
@@ -110,8 +110,8 @@ static int sink_python(void *context, uint32_t pid, const struct python_process 
 	return sampler_maps_python(context, pid, p);
 }
 
-/* A thread that sleeps, or slept until now, has a stack of an earlier drain, whose names must be
- * checked again. */
+/* A thread that sleeps, or has slept until now, may have a stack from an earlier drain. The names
+ * of such a stack must be checked again. */
 static void warm(struct sampler *s, uint64_t python_hash)
 {
 	const struct sampler_stack *head =
@@ -244,7 +244,8 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 
 /* ---- without BPF ---- */
 
-/* A copy costs the same whether it is kept or not, so the fraction lengthens the period. */
+/* A copy costs the same whether it is kept or not. So a smaller fraction makes the period longer
+ * instead. */
 static struct copy_mode_settings copy_settings(const struct sampler *s)
 {
 	struct copy_mode_settings c = {
@@ -314,7 +315,8 @@ static int modes_try(struct sampler *s)
 		}
 		if (err == -ENOMEM)
 			return err;
-		/* the reason against the best mode first; a second one only if it differs */
+		/* the reason against the best mode comes first; a second reason is added only if it
+		 * differs */
 		if (!s->why[0])
 			memcpy(s->why, why, sizeof(why));
 		else if (!strstr(s->why, why) && strlen(s->why) + strlen(why) + 3 < sizeof(s->why))
@@ -412,8 +414,8 @@ int sampler_add(struct sampler *s, uint32_t pid, bool children)
 
 	if (!err && s->copy) {
 		err = copy_mode_add(s->copy, pid);
-		processes_doubt(s->processes, pid); /* it may have changed before its events were
-						     * open */
+		/* the process may have changed before its events were opened */
+		processes_doubt(s->processes, pid);
 	}
 	return err;
 }
@@ -531,7 +533,7 @@ int sampler_pause(struct sampler *s, bool paused)
 	int err;
 
 	if (s->mode != SAMPLER_OFF)
-		timer_set(s, paused ? 0 : POLL_NS); /* 0 disarms it */
+		timer_set(s, paused ? 0 : POLL_NS); /* 0 disarms the timer */
 	if (!s->maps)				    /* copies exist only for added threads */
 		return 0;
 	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++)
@@ -562,7 +564,7 @@ static void on_stack(void *arg, const void *data, size_t bytes)
 		stack_build_warm(&s->build, stack_store_find(s->stacks, head.hash));
 }
 
-/* Event descriptors stay readable while records arrive: wait, so that some accumulate. */
+/* Event descriptors stay readable while records arrive, so wait until some have accumulated. */
 static void events_pause(struct sampler *s, bool pause)
 {
 	struct epoll_event e = {.events = pause ? 0 : EPOLLIN};
@@ -686,8 +688,8 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	err = sampler_maps_swap(s->maps, &old);
 	if (err)
 		return err;
-	/* mappings made before the swap, so that no sample that used an old table counts as
-	 * complete */
+	/* Take mappings made before the swap, so that no sample that used an outdated table counts
+	 * as complete. */
 	sampler_events_poll(s->events, s->processes);
 	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
 	switches_look(s, s->drain_ns);
@@ -753,7 +755,7 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->frames = n[SAMPLER_COUNT_FRAMES];
 	for (int i = 0; i < UNWIND_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
-	/* the kernel took it for a root while a table was still being compiled */
+	/* the kernel took the frame for a root while a table was still being compiled */
 	early =
 	    s->build.early < out->end[STACK_END_ROOT] ? s->build.early : out->end[STACK_END_ROOT];
 	out->end[STACK_END_ROOT] -= early;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_events.c - see sampler_events.h.
- * A process may exec on another CPU than the one where it was forked, and each CPU has its own
- * ring. So records are taken in order of time. */
+ * sampler_events.c - see sampler_events.h. Each CPU has its own ring, and a process may exec on
+ * another CPU than the one where it was forked. So the records of all rings are taken in order of
+ * time. */
 #include "sampler/sampler_events.h"
 
 #include <errno.h>
@@ -53,7 +53,8 @@ static void on_mmap(struct processes *p, const struct record_mmap *r)
 
 bool sampler_events_record(struct processes *p, const struct perf_event_header *h)
 {
-	const struct record_task *t = (const void *)h; /* pid is first in all of them */
+	/* pid is the first field of all these records */
+	const struct record_task *t = (const void *)h;
 	bool whole = h->size >= sizeof(*t);
 
 	if (h->type == PERF_RECORD_FORK && whole && t->pid != t->ppid)

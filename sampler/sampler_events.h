@@ -18,5 +18,6 @@ void sampler_events_pause(struct sampler_events *e, bool paused, struct processe
 int sampler_events_fd(const struct sampler_events *e);
 /* Passes the events since the last call to p, in order of time. */
 void sampler_events_poll(struct sampler_events *e, struct processes *p);
-/* Passes one record of any perf event on, if it is such an event; false: it is another one. */
+/* Passes on one record of any perf event, if it is a fork, exec, exit or mapping; false: it is
+ * something else. */
 bool sampler_events_record(struct processes *p, const struct perf_event_header *h);

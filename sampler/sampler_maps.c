@@ -285,7 +285,8 @@ static int attach_off(struct sampler_maps *m)
 	return err;
 }
 
-/* A thread that slept before the observation stopped may have woken since. */
+/* Forgets sleeping threads: a thread that slept when the observation stopped may have woken
+ * since. */
 static void forget_blocked(struct sampler_maps *m)
 {
 	uint32_t tid;
@@ -315,7 +316,7 @@ int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
 #define OFF_DATA(m, member) ((m)->tail ? (m)->off_tail->bss->member : (m)->off_loop->bss->member)
 
 /* Loads the object with all marks set, so every process may be sampled. If its data is writable
- * from here (5.5) and our PIDs are those of the first namespace, only the required marks are
+ * from here (5.5) and our PIDs are those of the initial namespace, only the required marks are
  * set. */
 static int load_marks(struct sampler_maps *m, const struct settings *s)
 {
@@ -492,7 +493,8 @@ static int shard_grow(void *context, uint32_t shard, uint32_t **words)
 		return -EINVAL;
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "unwind_shard", 4, sizeof(struct unwind_chunk),
 			    UNWIND_SHARD_CHUNKS, &opts);
-	if (fd < 0) /* before 5.11 the locked-memory limit: the tables keep their size */
+	/* before 5.11 the locked-memory limit may be reached: the tables keep their size */
+	if (fd < 0)
 		return errno == EPERM ? -ENOSPC : -errno;
 	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		  m->mmapable ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, m->mmapable ? fd : -1, 0);
@@ -704,7 +706,7 @@ static void row_change(void *arg, uint32_t first_tid, const struct sampler_switc
 		c->err = -errno;
 }
 
-/* The programs do not update rows between off and on, so that time is unknown. */
+/* The programs do not update rows between off and on, so nothing is known about that time. */
 static int switches_change(struct sampler_maps *m, bool on)
 {
 	struct switches_change c = {.m = m, .on = on};
@@ -744,7 +746,7 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 						      m->values, &n, &opts);
 		first = false;
 		if (err && err != -ENOENT)
-			return counts_one_by_one(m, fd, fn, arg); /* a bucket larger than a batch */
+			return counts_one_by_one(m, fd, fn, arg); /* a bucket exceeds a batch */
 		for (uint32_t i = 0; i < n; i++)
 			fn(arg, &m->keys[i], &m->values[i]);
 	} while (!err);
@@ -763,7 +765,7 @@ static int blocked_batches(struct sampler_maps *m, sampler_maps_blocked_fn fn, v
 		err = bpf_map_lookup_batch(m->blocked, first ? NULL : &at, &at, tids, m->sleepers,
 					   &n, &opts);
 		if (err && err != -ENOENT)
-			return err; /* a bucket larger than a batch */
+			return err; /* a bucket exceeds a batch */
 		first = false;
 		for (uint32_t i = 0; i < n; i++)
 			fn(arg, &m->sleepers[i]);
@@ -869,7 +871,7 @@ uint64_t sampler_maps_bytes(const struct sampler_maps *m)
 
 /* ---- open and close ---- */
 
-/* Whether there is no limit now. */
+/* Removes the limit on locked memory. Returns whether there is none now. */
 static bool raise_memlock(void)
 {
 	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
@@ -978,7 +980,7 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 	struct sampler_maps *m = calloc(1, sizeof(*m));
 	int err;
 
-	/* never restored: another thread of the process may load BPF too, and nobody should
+	/* never restored: another thread of the process may load BPF too, and libbpf should never
 	 * print */
 	libbpf_set_print(keep_complaint);
 	missing[0] = 0;
@@ -1016,7 +1018,8 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 int sampler_maps_attach(struct sampler_maps *m, int perf_fd)
 {
 	struct bpf_program *p = bpf_object__find_program_by_name(m->on, "tick");
-	int fd = p ? dup(perf_fd) : -1; /* libbpf closes the descriptor that it attached to */
+	/* a copy, because libbpf closes the descriptor that it attached to */
+	int fd = p ? dup(perf_fd) : -1;
 	int err = fd < 0 ? -EMFILE : link_add(m, bpf_program__attach_perf_event(p, fd));
 
 	if (err && fd >= 0)

@@ -25,7 +25,7 @@ int sampler_maps_attach(struct sampler_maps *m, int perf_fd);
  * recording of switches. 0, -errno. */
 int sampler_maps_off_cpu(struct sampler_maps *m, bool on);
 
-/* Fills in the backing that keeps tables in the kernel's arrays. Borrowed. */
+/* Fills in the backing that keeps tables in the kernel's arrays. *out borrows m. */
 void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out);
 int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p,
 			 uint8_t generation);
@@ -36,7 +36,7 @@ int sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct pytho
 /* Writes everything except the epoch. */
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c);
 /* Begins the next period, and sets *old to the number of the old one. On return no program writes
- * data of the old one. */
+ * data of the old period any more. */
 int sampler_maps_swap(struct sampler_maps *m, uint32_t *old);
 
 /* Passes on and removes the waiting stacks and switches. data: struct sampler_stack with its
@@ -47,7 +47,8 @@ int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *
 int sampler_maps_fd(const struct sampler_maps *m);
 /* ---- switch records ---- */
 
-/* Receives the records that sampler_maps_stacks finds, unchecked and borrowed like stacks. */
+/* fn receives the switch records that sampler_maps_stacks finds, unchecked and borrowed like
+ * stacks. */
 void sampler_maps_switch_sink(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg);
 /* Readable when sampler_maps_stacks should be called for switches; -1: none. */
 int sampler_maps_switch_fd(const struct sampler_maps *m);
@@ -56,7 +57,7 @@ int sampler_maps_switch_fd(const struct sampler_maps *m);
 int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread *row);
 /* first_tid: from sampler_maps_switch_rows; 0: never seen there. */
 void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint32_t tid);
-/* Passes on copies of the rows of all recorded threads; first_tid: the number in the first
+/* Passes on copies of the rows of all recorded threads; first_tid: the number in the initial PID
  * namespace. */
 typedef void (*sampler_maps_switch_fn)(void *arg, uint32_t first_tid,
 				       const struct sampler_switch_thread *row);
@@ -69,9 +70,9 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 /* Lists the threads that are blocked now; one may occur twice. */
 typedef void (*sampler_maps_blocked_fn)(void *arg, const struct sampler_blocked *b);
 void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg);
-/* Sums over the CPUs. */
+/* Fills the counters, summed over the CPUs. */
 void sampler_maps_counters(const struct sampler_maps *m, uint64_t out[SAMPLER_COUNT_MAX]);
-/* Totals of our programs if kernel.bpf_stats_enabled is on. */
+/* Fills the totals of our programs, if kernel.bpf_stats_enabled is on. */
 void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64_t *ns);
 /* Bytes of all maps, including tables. */
 uint64_t sampler_maps_bytes(const struct sampler_maps *m);

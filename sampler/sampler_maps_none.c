@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_maps_none.c - sampler_maps.h if clang, bpftool or libbpf was missing at build time. Maps
- * never open, so the sampler calls nothing else but close with NULL; the linker needs the names. */
+ * sampler_maps_none.c - sampler_maps.h if clang, bpftool or libbpf was missing at build time.
+ * Opening always fails, so the sampler calls nothing else but close with NULL. The other functions
+ * exist for the linker. */
 #include "sampler/sampler_maps.h"
 
 #include <errno.h>

@@ -20,15 +20,15 @@ struct sampler_options {
 	    mode_max;	  /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
 	uint32_t rate_hz; /* 10 to 999, default 99 */
 	uint32_t fraction_percent; /* percent of ticks that take a sample, 1 to 100, default 10 */
-	uint32_t slice_ms;	   /* resolution of on-CPU samples, ten times that for blocked time;
-				    * 0: one drain */
-	bool all_processes;	   /* the whole node, not only added processes */
-	bool off_cpu;		   /* blocked time, default on */
-	uint64_t off_cpu_min_ns;   /* shorter blocking events are dropped, default 1 ms */
-	uint32_t switch_rate_max;  /* records per second of a recorded thread, default 1000 */
-	bool python;		   /* default on */
-	size_t table_bytes_max;	   /* of unwind tables in the kernel, default 64 MiB */
-	const char *proc_root;	   /* default "/proc" */
+	/* resolution of on-CPU samples; blocked time has ten times this; 0: one drain */
+	uint32_t slice_ms;
+	bool all_processes;	  /* the whole node, not only added processes */
+	bool off_cpu;		  /* blocked time, default on */
+	uint64_t off_cpu_min_ns;  /* shorter blocking events are dropped, default 1 ms */
+	uint32_t switch_rate_max; /* records per second of a recorded thread, default 1000 */
+	bool python;		  /* default on */
+	size_t table_bytes_max;	  /* of unwind tables in the kernel, default 64 MiB */
+	const char *proc_root;	  /* default "/proc" */
 	/* borrowed until close; NULL: the sampler opens its own, which must happen before there are
 	 * threads */
 	struct reader *reader;

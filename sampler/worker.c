@@ -109,7 +109,7 @@ static int run_table(struct reader_target *t, const void *request, size_t bytes,
 		return -EPROTO;
 	fd = mapping_open(t, q->begin, q->end, q->path);
 	err = fd < 0 ? fd : mapping_elf_read(&e, fd);
-	/* another file may have that path now */
+	/* a different file may have that path now */
 	if (!err && memcmp(&e.key, &q->key, sizeof(e.key)))
 		err = -ESTALE;
 	a.unread = err != 0 && err != -EKEYREJECTED;
@@ -356,8 +356,8 @@ void worker_push(struct worker *w, struct worker_job *job)
 
 	if (!r || job_request(job, r)) {
 		free(r);
-		worker_job_free(job); /* as if it was never requested: the next event requests it
-				       * again */
+		/* dropped, as if it had never been requested: the next event requests it again */
+		worker_job_free(job);
 		return;
 	}
 	r->pid = job->pid;

@@ -24,20 +24,21 @@ struct worker_job {
 	enum worker_kind kind;
 	uint32_t pid;
 	bool find_python;
-	/* table: for the file behind this mapping, if it still has this key */
+	/* for a table: the file behind this mapping, if it still has this key */
 	uint32_t file;
 	uint64_t begin, end;
 	struct unwind_store_key key;
 	char *path;
-	/* names: python_names.h */
+	/* for names: see python_names.h */
 	uint64_t serial;
 	void *names; /* the request, then the answer; owned */
 	size_t names_bytes;
 	/* results */
-	uint32_t uid;	/* of the process */
-	int err;	/* of the scan, table or names; -ETIME: it exceeded a bound */
-	bool unread;	/* with err: the process did not give access to the file, which says nothing
-		      * about the file */
+	uint32_t uid; /* of the process */
+	int err;      /* of the scan, table or names; -ETIME: it exceeded a bound */
+	/* with err: the file could not be read through this process, which says nothing about the
+	 * file */
+	bool unread;
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */

@@ -12,8 +12,8 @@
 #include "base/all_bytes.h"
 #include "symbol/symbol_elf.h"
 
-/* libpython with symbols has 14,000 of them: 0.4 MiB and as much in names. torch's largest file has
- * 30 MiB. */
+/* The largest section that is read. libpython has 14,000 symbols: 0.4 MiB, and as much for names.
+ * torch's largest file has 30 MiB. */
 #define ELF_SECTION_BYTES_MAX (64ull << 20)
 /* The loop takes 33 to 62 KiB, twice that in debug builds. */
 #define ELF_EVAL_BYTES_MAX (1u << 20)
@@ -199,7 +199,7 @@ static void cold_guess(struct python_elf *e, const struct symbol_elf *file, cons
 		memcpy(&distance, &code[i + 1 + conditional], 4);
 		to = hot.begin + i + 5 + conditional + (uint64_t)(int64_t)distance;
 		f = function_find(begin, count, to);
-		/* into the middle of another function; a tail call goes to a begin */
+		/* counts jumps into the middle of another function; a tail call jumps to a begin */
 		if (f < count && to != begin[f] && (to < hot.begin || to >= hot.end) &&
 		    ++jumps[f] > jumps[best])
 			best = f;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_elf.h - finds the CPython interpreter in a file: addresses of the runtime, of the
- * interpreter loop (with the part that the compiler moved elsewhere) and of the functions that wait
- * for the GIL.
- * Owns: nothing.  Threads: any.
+ * python_elf.h - finds the CPython interpreter in a file: the addresses of the runtime, of the
+ * interpreter loop (including its cold part, which the compiler moved elsewhere), and of the
+ * functions that wait for the GIL.
+ * Owns: nothing. Threads: any.
  * Trust: the file is hostile: every size is bounded, nothing is mapped, no read blocks. */
 #pragma once
 

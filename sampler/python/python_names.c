@@ -21,7 +21,7 @@
 #define NAMES_LINE_MAX (1u << 28)
 /* Objects per request, which has 64 KiB; missing answers are requested again. */
 #define NAMES_ASK_MAX 1024u
-/* Size of an answer; a code object takes some 400 bytes. */
+/* No object is added to an answer that has this size; a code object takes some 400 bytes. */
 #define NAMES_ANSWER_SOFT (4u << 20)
 
 /* One code object: a struct and its strings in one allocation. */
@@ -36,7 +36,7 @@ struct code {
 	bool wanted; /* requested, or will be */
 };
 
-/* Request to a parser: which code objects, and what we know of them. */
+/* A request to a parser: which code objects, and what we know about them. */
 struct ask {
 	struct python_offsets offsets;
 	uint64_t code_type;
@@ -48,7 +48,8 @@ struct ask {
 
 enum { NAMES_SAME = 1, NAMES_READ, NAMES_NONE };
 
-/* Its answer: each is followed by the function and the file, both terminated, and the lines. */
+/* An entry of the answer. The function's and the file's names follow, both NUL-terminated, then the
+ * line table. */
 struct reply {
 	uint64_t address, hash;
 	uint32_t state, first, function_bytes, file_bytes, lines_bytes, reserved;
@@ -346,7 +347,7 @@ static int code_find(struct python_names *n, uint64_t address, struct code **out
 {
 	struct code **slot;
 
-	/* without memory for more slots, the search still needs a free one */
+	/* if there is no memory for more slots, the search still needs a free slot */
 	if (n->count >= n->slots / 2)
 		rehash(n, n->slots * 2, UINT32_MAX);
 	if (n->count >= n->slots - 1)
@@ -447,7 +448,7 @@ void python_names_answer(struct python_names *n, int err, const void *data, size
 		if (t.state == NAMES_READ)
 			at += (size_t)t.function_bytes + t.file_bytes + t.lines_bytes;
 	}
-	/* missing from the answer: not there, or no room for it */
+	/* missing from the answer: the object does not exist, or had no room */
 	for (uint32_t i = 0; i < n->asked_count; i++) {
 		struct code **slot = slot_of(n, n->asked[i]);
 

@@ -24,13 +24,14 @@ struct python_name {
 };
 
 struct python_names;
-/* For one process, found by python_runtime. 0, -ENOMEM. */
+/* Opens the names of one process, which python_runtime has found. 0, -ENOMEM. */
 int python_names_open(struct python_names **out, const struct python_runtime *r);
 void python_names_close(struct python_names *n); /* NULL is a no-op */
 /* Begins a period: every code object is checked again before its first use. */
 void python_names_begin(struct python_names *n);
-/* 0; -ENOENT: no code object there (any more); -EAGAIN: must be requested; -ENOMEM; -ENOSPC: too
- * many in one period. memory: reads in this process, for tests; NULL: only looks into the cache. */
+/* 0; -ENOENT: there is no code object (any more); -EAGAIN: the name must be requested; -ENOMEM;
+ * -ENOSPC: too many objects in one period. memory: for tests, reads in this process; NULL: only
+ * searches the cache. */
 int python_names_find(struct python_names *n, const struct read_user *memory,
 		      const struct python_frame *frame, struct python_name *out);
 /* Makes a request to a parser for the missing names, owned by the caller; NULL: nothing is missing,

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 
-/* A field of _Py_DebugOffsets that we use: where it is in 3.13 and in 3.14, which inserted members,
- * which values are plausible, and where its value goes. */
+/* A field of _Py_DebugOffsets that we use: its offsets in 3.13 and in 3.14 (which inserted
+ * members), which values are plausible, and where its value is stored. */
 struct debug_field {
 	uint16_t at[2];
 	bool wide; /* 32 bits, else 16 */
@@ -31,7 +31,8 @@ static const struct debug_field debug_fields[] = {
     WIDE(interp_next, 64, 64, 1 << 20, 8),
     NARROW(threads_head, 72, 72, 65536, 8),
     NARROW(interp_gil, 112, 120, 65536, 8),
-    NARROW(gil_locked, 136, 144, 65536, 4), /* both from the interpreter's begin, as its GIL */
+    /* both from the begin of PyInterpreterState, which contains the GIL */
+    NARROW(gil_locked, 136, 144, 65536, 4),
     NARROW(gil_holder, 144, 152, 65536, 8),
     NARROW(tstate_next, 168, 192, PYTHON_SCRATCH_BYTES - 8, 8),
     NARROW(tstate_interp, 176, 200, PYTHON_SCRATCH_BYTES - 8, 8),

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_runtime.c - the interpreter of a process.
- * The slot of a thread's own thread state is not computed only from pthread_key_t and a C library's
- * struct sizes. We search for it where glibc keeps such data, and it must have the right value in
- * every thread that the interpreter lists (a thread state stores its pthread_self, which is
- * fsbase). If we do not find it (musl, another libc), the kernel searches the interpreter's list
- * instead. */
+ * python_runtime.c - the interpreter of a process. Each thread has a slot that points to its own
+ * thread state. The slot is not just computed from pthread_key_t and the struct sizes of a C
+ * library. We search for it where glibc keeps such data, and it must have the right value in the
+ * threads that the interpreter lists (a thread state stores its pthread_self, which is fsbase). If
+ * we do not find it (musl, another libc), the kernel searches the interpreter's list instead. */
 #include "sampler/python/python_runtime.h"
 
 #include <errno.h>
@@ -23,7 +22,7 @@
 #define TSD_BLOCKS	0x510
 #define TSD_KEYS	32u
 
-/* Thread states that are compared. */
+/* The most thread states that are compared. */
 #define RUNTIME_THREADS_MAX 64u
 #define RUNTIME_INTERPS_MAX 64u
 
@@ -196,7 +195,7 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 	return count;
 }
 
-/* Counts, per key of a block, the threads whose data is the thread state. */
+/* Counts for each key of a block the threads whose data is their thread state. */
 static void block_agrees(const struct read_user *memory, const struct thread_seen *list,
 			 uint32_t count, int64_t block, uint32_t *good)
 {
@@ -216,8 +215,9 @@ static void block_agrees(const struct read_user *memory, const struct thread_see
 	}
 }
 
-/* The lowest key whose data is the thread state in most threads (a thread that starts or ends may
- * not have it). The lowest, because extension modules keep the same pointer under later keys. */
+/* Finds the lowest key whose data is the thread state in most threads; a thread that starts or ends
+ * may not have it. The lowest key is right, because extension modules keep the same pointer under
+ * later keys. */
 static void slot_find(struct python_runtime *r, const struct read_user *memory)
 {
 	struct thread_seen list[RUNTIME_THREADS_MAX];
@@ -227,7 +227,7 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 
 	if (!count)
 		return;
-	/* if the runtime names the key, only that one can be right */
+	/* if the runtime names the key, no other key can be right */
 	if (r->offsets.runtime_tss)
 		known = read_at(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) &&
 			key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;

@@ -35,9 +35,9 @@ static bool put_run(struct stitch *s)
 	return any;
 }
 
-/* The number of native frames in this stack, if an extension began it. The stack ends with the
- * extension's frames between the last loop with a run and the next loop, or where unwinding
- * stopped. 0: no extension began it, or its end is unknown. */
+/* The number of native frames that belong to this stack, if an extension began it. Such a stack
+ * ends with the extension's frames between the last loop that has a run and the next loop, or where
+ * unwinding stopped. 0: no extension began the stack, or its end is unknown. */
 static uint32_t own_frames(const struct python_stitch_in *in, uint32_t runs)
 {
 	uint32_t loops = 0, end = 0;
@@ -121,7 +121,7 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 		return loops == runs ? PYTHON_STITCH_EXACT : PYTHON_STITCH_CUT;
 	if (in->native_whole && in->python_whole)
 		return PYTHON_STITCH_MISMATCH;
-	/* a cut stack can only have had more */
+	/* a cut stack can only have had more of them */
 	return (in->native_whole ? loops >= runs : runs >= loops) ? PYTHON_STITCH_CUT
 								  : PYTHON_STITCH_MISMATCH;
 }

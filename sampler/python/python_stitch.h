@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_stitch.h - joins the Python frames of a stack with its native frames, at drain time.
- * Each time C enters the interpreter there is one native frame of the interpreter loop and one run
- * of Python frames, the last of which is marked as the entry. A run replaces its native frame.
- * Some extensions switch C stacks (greenlet). Then the Python frames are those of the stack in use,
- * but native unwinding continues into whatever lies above it in memory. The runs belong to the
- * innermost loops, and the stack ends at the extension's frame behind them.
- * Owns: nothing.  Threads: any. */
+ * python_stitch.h - joins the Python frames of a stack with its native frames, at drain time. Each
+ * time C code enters the interpreter, the stack has one native frame of the interpreter loop and
+ * one run of Python frames. The outermost frame of the run is marked as the entry. A run replaces
+ * its native frame. Some extensions switch C stacks (greenlet). Then the Python frames are those of
+ * the stack in use, but native unwinding continues into whatever lies above this stack in memory.
+ * So the runs belong to the innermost loops, and the stack ends at the extension's frame outside of
+ * them.
+ * Owns: nothing. Threads: any. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 
 struct python_stitch_in {
 	const struct stack_frame
-	    *native;	     /* user frames, leaf first; STACK_FRAME_SHIM marks the loop's */
+	    *native; /* user frames, leaf first; STACK_FRAME_SHIM: of the interpreter loop */
 	const uint8_t *mark; /* enum python_mark of each native frame; NULL: none is relevant */
 	uint32_t native_count;
 	bool native_whole;		   /* the native stack reached its root */
@@ -27,7 +28,7 @@ struct python_stitch_in {
 };
 
 enum python_stitch_result {
-	PYTHON_STITCH_EXACT = 0, /* as many native loop frames as runs */
+	PYTHON_STITCH_EXACT = 0, /* there are as many native loop frames as runs */
 	PYTHON_STITCH_CUT,	 /* one of the stacks was cut, and the rest agrees */
 	PYTHON_STITCH_ROOT,	 /* exact, up to the frame where an extension began this stack.
 				  * Native frames beyond belong to another stack and are left out */
@@ -42,6 +43,6 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 					uint32_t room, uint32_t *count);
 
 /* gil: as the kernel saw it. mark: enum python_mark (python_runtime.h) of each native frame, leaf
- * first. A thread without the GIL whose innermost calls take it counts as waiting, even if it was
- * on a CPU and not in futex(2) then. */
+ * first. A thread without the GIL counts as waiting if its innermost calls take the GIL, even if it
+ * was on a CPU and not in futex(2). */
 enum stack_gil python_stitch_gil(enum stack_gil gil, const uint8_t *mark, uint32_t count);

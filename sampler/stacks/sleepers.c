@@ -12,12 +12,12 @@
 /* Twice the size of the kernel's map of sleepers. */
 #define SLEEPER_SLOTS 32768u
 #define SLEEPER_MAX   (SLEEPER_SLOTS * 3 / 4)
-/* The count is in the set of the drain that misses the sleeper, or in the next one. */
+/* A count is in the set of the drain that first misses the sleeper, or in the next set. */
 #define UNPAID_DRAINS 2u
 
 struct sleeper {
 	uint64_t since_ns; /* 0: free */
-	uint64_t told_ns;  /* reported and not repaid */
+	uint64_t told_ns;  /* reported and not yet repaid */
 	uint64_t user, kernel, python;
 	uint32_t pid, tid;
 	uint32_t missed; /* drains since it was last seen asleep */
@@ -101,7 +101,7 @@ uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b)
 		return 0;
 	e = slot_of(s->next, k->tid, b->since_ns);
 	if (e->since_ns || s->next_count >= SLEEPER_MAX)
-		return 0; /* seen twice, or no room: reported when it wakes */
+		return 0; /* seen twice, or no room: the time is reported when the thread wakes */
 	old = slot_of(s->now, k->tid, b->since_ns);
 	told_ns = old->since_ns ? old->told_ns : 0;
 	*e = (struct sleeper){.since_ns = b->since_ns,
@@ -126,7 +126,8 @@ void sleepers_end(struct sleepers *s)
 
 		if (!e.since_ns)
 			continue;
-		memset(&old[i], 0, sizeof(old[i])); /* not a free slot: that would touch its page */
+		/* only used slots: clearing a free one would touch its page */
+		memset(&old[i], 0, sizeof(old[i]));
 		if (!e.told_ns)
 			continue;
 		if (++e.missed >= UNPAID_DRAINS || s->next_count >= SLEEPER_MAX)

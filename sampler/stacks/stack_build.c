@@ -164,7 +164,7 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 	}
 }
 
-/* The code object was freed after the sample, and a module's code now has its address. The
+/* Whether the code object was freed after the sample, and a module's code now has its address. The
  * interpreter calls a module's code only from C, so such a frame must begin an entry or be the
  * outermost. */
 static bool is_reused(const struct python_frame *f, bool outermost, const char *function)
@@ -213,8 +213,8 @@ void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
 	b->batch = NULL;
 	w.named_count = 0;
 	python_frames(b, head, process, &w);
-	b->batch = batch;     /* stacks also arrive while it is filled */
-	b->unnamed = unnamed; /* counted when they are drained */
+	b->batch = batch;     /* stacks also arrive while the batch is filled */
+	b->unnamed = unnamed; /* unnamed frames are counted when they are drained */
 }
 
 static const struct sampler_stack *stack_of(struct stack_build *b, uint64_t hash, uint8_t kind,
@@ -284,7 +284,7 @@ static int make_stack(struct stack_build *b, const struct sampler_key *k,
 		native_frames(b, user, process, k->generation, &w);
 	if (python && process)
 		python_frames(b, python, process, &w);
-	/* frames were guessed because the table was not ready: the root is not certain */
+	/* frames were guessed because the table was not ready, so the root is not certain */
 	memo->early = w.early && end == STACK_END_ROOT;
 	if (memo->early)
 		end = STACK_END_NO_TABLE;
@@ -321,8 +321,8 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	return memo->used ? memo : NULL;
 }
 
-/* A slice number is CLOCK_MONOTONIC divided by the slice length, cut to 32 bits: takes the slice
- * nearest to the period. */
+/* The begin of a slice. Its number is CLOCK_MONOTONIC divided by the slice length, cut to 32 bits,
+ * so of the possible begins it takes the one nearest to the period. */
 static uint64_t slice_begin(const struct stack_build *b, uint32_t slice)
 {
 	uint64_t now = b->slice_ns ? b->begin_ns / b->slice_ns : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stack_build.h - turns the kernel's counts into model/stack.h: kernel frames get names, native
- * frames their file, and named Python frames replace the interpreter's.
- * Owns: a cache for one drain.  Threads: one caller. */
+ * frames get their file, and named Python frames replace the interpreter's frames.
+ * Owns: a cache for one drain. Threads: one caller. */
 #pragma once
 
 #include "bpf/sampler_format.h"
@@ -23,8 +23,8 @@ struct stack_build {
 	uint64_t refused;    /* samples beyond the batch's bounds, since open */
 	uint64_t mismatched; /* samples whose Python and native stacks disagree, since open */
 	uint64_t guessed;    /* samples with STACK_END_GUESSED, since open */
-	uint64_t early; /* samples taken before a file's table was ready, and ending at a root found
-		    * without it */
+	/* samples that end at a root which was found before a file's table was ready */
+	uint64_t early;
 };
 
 /* The pointers above are borrowed until fini. 0, -ENOMEM. */

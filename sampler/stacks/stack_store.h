@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stack_store.h - the stacks from the kernel, by hash, until their counts are drained. A stack
- * stays for its period and the next one, and longer while a blocked thread refers to it.
- * Owns: one arena of at most LIMIT_SAMPLER_STACK_BYTES.  Threads: one caller. */
+ * stays for its period and the next, and longer if a blocked thread refers to it.
+ * Owns: one arena of at most LIMIT_SAMPLER_STACK_BYTES. Threads: one caller. */
 #pragma once
 
 #include <stddef.h>

@@ -156,7 +156,7 @@ bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uin
 
 /* ---- waiting records ---- */
 
-/* bound: 0 only for what a drain adds itself, at most two per thread. */
+/* bound: 0 means no bound; only for records that a drain itself adds, at most two per thread. */
 static struct waiting *waiting_add(struct switches *s, const struct recorded *t, uint32_t bound)
 {
 	struct waiting *w;
@@ -239,7 +239,7 @@ static void put_skipped(struct switches *s, const struct sampler_switch_skipped 
 	struct waiting *w = t ? waiting_add(s, t, bound) : NULL;
 
 	if (!w)
-		return; /* the sums only grow: the next row has it */
+		return; /* the sums only grow, so the next row includes it */
 	w->at_ns = at_ns;
 	w->skipped = *k;
 }
@@ -260,7 +260,8 @@ void switches_put(struct switches *s, const void *data, size_t bytes)
 	put_skipped(s, &k, k.until_ns, LIMIT_SAMPLER_SWITCHES);
 }
 
-/* The thread has been off the CPU since before now_ns, and still was when its row was read. */
+/* Call if the thread has been off the CPU since before now_ns, and still was when its row was
+ * read. */
 static void put_open(struct switches *s, struct recorded *t,
 		     const struct sampler_switch_thread *row, uint64_t now_ns)
 {
@@ -408,7 +409,7 @@ static uint32_t at_most(uint64_t value)
 	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-/* Writes several as one record. If the batch is full, they wait for the next one. */
+/* Writes several intervals as one record. If the batch is full, they wait for the next batch. */
 static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 {
 	struct stack_switch out = {
@@ -435,7 +436,8 @@ static uint64_t more(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-/* Reports what the kernel's sums exceed the reported sums by; records may arrive out of order. */
+/* Reports by how much the kernel's sums exceed the reported sums. Records may arrive out of
+ * order. */
 static int drain_skipped(struct drain *d, struct recorded *t,
 			 const struct sampler_switch_skipped *k)
 {
@@ -476,7 +478,7 @@ static int drain_skipped(struct drain *d, struct recorded *t,
 	return 0;
 }
 
-/* Reports the rest, and the thread itself. */
+/* Reports the thread's remaining intervals, and the thread itself. */
 static int drain_thread(struct drain *d, struct recorded *t)
 {
 	struct switches_stats *all = &d->s->stats;

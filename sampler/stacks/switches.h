@@ -2,9 +2,9 @@
  * switches.h - turns records and rows of switches (bpf/switch_record.h) into those of a batch.
  * Every off-CPU interval is reported exactly once: if the kernel or this file has no room for it,
  * it is folded into a record of sums. If a thread is off the CPU at a drain, its interval up to
- * then is reported, and the later record is cut by that part.
+ * then is reported, and that part is cut off the later record.
  * Owns: the recorded threads, and at most LIMIT_SAMPLER_SWITCHES records until the next drain.
- * Threads: one caller.  Trust: data comes from our kernel programs; sizes, kinds and numbers are
+ * Threads: one caller. Trust: data comes from our kernel programs; sizes, kinds and numbers are
  * checked anyway. */
 #pragma once
 
@@ -21,19 +21,19 @@ void switches_close(struct switches *s);  /* NULL is a no-op */
 /* Starts to accept the thread's records. 1: new; 0: already there; -ENOSPC; -EAGAIN: an ended
  * thread had this number, which becomes free at the next drain. */
 int switches_add(struct switches *s, uint32_t pid, uint32_t tid);
-/* Removes it without a trace. */
+/* Removes the thread without reporting it. */
 void switches_forget(struct switches *s, uint32_t tid);
-/* Ends it at the next drain. False: not present. */
+/* Ends the thread's recording at the next drain. False: the thread is not recorded. */
 bool switches_end(struct switches *s, uint32_t tid);
 /* Does the same for all threads of a process. */
 void switches_end_process(struct switches *s, uint32_t pid);
 uint32_t switches_count(const struct switches *s);
 /* Adds a record from the ring; data is borrowed. */
 void switches_put(struct switches *s, const void *data, size_t bytes);
-/* Adds a thread's row, read after now_ns; the rings are emptied once more after that. */
+/* Adds a thread's row, which was read after now_ns. The rings are emptied once more after this. */
 void switches_row(struct switches *s, uint32_t first_tid, const struct sampler_switch_thread *row,
 		  uint64_t now_ns);
-/* Recording was interrupted until now: the next row has the new begin. */
+/* Call when recording resumes after an interruption: the next row has the new begin. */
 void switches_resume(struct switches *s);
 /* Finds the index of a key's stack; false: none. */
 typedef bool (*switches_stack_fn)(void *arg, const struct sampler_key *k, uint32_t *stack);

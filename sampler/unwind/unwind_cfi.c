@@ -303,7 +303,7 @@ int unwind_cfi_run(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c)
 	return 0;
 }
 
-/* Decodes DW_OP_bregN offset at the beginning: the register, or -1. */
+/* Decodes "DW_OP_bregN offset" at the beginning. Returns the register, or -1. */
 static int breg(struct unwind_cfi_cursor *c, int64_t *offset)
 {
 	uint8_t op = (uint8_t)fixed(c, 1);
@@ -314,7 +314,8 @@ static int breg(struct unwind_cfi_cursor *c, int64_t *offset)
 	return c->failed ? -1 : op - DW_OP_breg0;
 }
 
-/* Matches rsp + 8 + ((rip & 15) >= N) << 3, which linkers write for the lazy PLT: N, or -1. */
+/* Matches rsp + 8 + ((rip & 15) >= N) << 3, which linkers write for the lazy PLT. Returns N, or
+ * -1. */
 static int plt_offset(const uint8_t *p, size_t bytes)
 {
 	static const uint8_t before[] = {DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and};
@@ -327,7 +328,7 @@ static int plt_offset(const uint8_t *p, size_t bytes)
 	return *p >= DW_OP_lit0 && *p <= DW_OP_lit15 ? *p - DW_OP_lit0 : -1;
 }
 
-/* Matches *(register + a) + b into r: true if the expression has that form and fits. */
+/* Matches *(register + a) + b, and stores it in r. True: the expression has that form and fits. */
 static bool deref(const uint8_t *p, size_t bytes, struct unwind_rule *r)
 {
 	struct unwind_cfi_cursor c = {p, p + bytes, false};

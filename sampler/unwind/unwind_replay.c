@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 
-/* As in the kernel: about that many learned places; the oldest is replaced. */
+/* About as many learned places as in the kernel; the oldest is replaced. */
 #define MARKER_SLOTS 16384u
 
 struct marker {

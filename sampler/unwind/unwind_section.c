@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "sampler/unwind/unwind_cfi.h"
 
-/* For a compressed .debug_frame: entries repeat much; Go's shrink to a fifth. */
+/* For a compressed .debug_frame: its entries are repetitive; Go's shrink to a fifth. */
 #define INFLATE_RATIO_MAX 64
 
 static int read_bytes(struct unwind_section *out, const struct symbol_elf *e, uint64_t offset,

@@ -15,8 +15,8 @@ struct unwind_section {
 };
 
 /* Reads the section of that name. Without section headers, .eh_frame is found by PT_GNU_EH_FRAME,
- * as the program's own exceptions do. 0, also if it is missing; -EBADMSG, -E2BIG, -ENOMEM, -errno:
- * *why says what is wrong. */
+ * as the program's own exceptions do. 0, even if the section is missing; -EBADMSG, -E2BIG, -ENOMEM,
+ * -errno: *why says what is wrong. */
 int unwind_section_read(struct unwind_section *out, const struct symbol_elf *e, const char *name,
 			const char **why);
 void unwind_section_fini(struct unwind_section *s);

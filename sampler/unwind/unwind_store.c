@@ -18,7 +18,7 @@
 #define ALIGN_WORDS  64u
 #define HASH_BUCKETS 4096u
 
-/* The part of a total that one user may have. */
+/* The part of a whole that one user may have. */
 #define SHARE(whole) ((whole) / 4 * 3)
 
 struct extent {
@@ -29,7 +29,8 @@ struct extent {
 struct owner {
 	struct owner *next;
 	uint32_t uid;
-	uint32_t files, words, rules; /* rules: those that this user added first */
+	/* rules: number of rules that this user was the first to add */
+	uint32_t files, words, rules;
 };
 
 struct file {
@@ -137,7 +138,8 @@ static void drop_extent(struct extents *list, uint32_t i)
 	memmove(&list->at[i], &list->at[i + 1], (list->count - i) * sizeof(list->at[0]));
 }
 
-/* Joins neighbours. Without memory for the list the room is lost until close. */
+/* Returns an extent to the list and joins neighbours. If there is no memory for the list, the room
+ * is lost until close. */
 static void give_room(struct unwind_store *s, struct extent e)
 {
 	struct extents *l = &s->unused;
@@ -216,8 +218,8 @@ static uint32_t weight(const struct file *f)
 	return f->owner ? f->owner->words : 0;
 }
 
-/* Evicts a quiesced file without references: of the user with most, the least recently used.
- * tabled: it must have a table. of: its owner; NULL: anybody. */
+/* Evicts a quiesced file without references: the least recently used one of the user who has most.
+ * tabled: the file must have a table. of: the file's owner; NULL: any. */
 static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *of)
 {
 	uint32_t goes = 0;
@@ -239,7 +241,7 @@ static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *o
 	return true;
 }
 
-/* Gets more room from the backing or from an unused file; then the caller tries again. */
+/* Gets more room from the backing or from an unused file. The caller then tries again. */
 static int make_room(struct unwind_store *s)
 {
 	int rc = grow_arena(s);
@@ -274,8 +276,8 @@ static int commit(struct unwind_store *s, uint32_t first, uint32_t count)
 		first += here;
 		count -= here;
 	}
-	__atomic_thread_fence(__ATOMIC_RELEASE); /* before the mapping that refers to it is
-						  * published */
+	/* the words must be visible before the mapping that refers to them is published */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -344,7 +346,8 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 
 /* ---- tables ---- */
 
-/* First and last of the table's rows on each page, and the rule at the start of the page. */
+/* The first and the last of the table's rows on a page, and the row in effect at the start of the
+ * page. */
 struct page_rows {
 	uint32_t page, first, end;
 	uint32_t carried; /* the row in effect at the page's first byte; UINT32_MAX: none */
@@ -364,8 +367,9 @@ static void next_page(const struct unwind_table *t, struct page_rows *p)
 		p->end++;
 }
 
-/* Number of rows that the page gets: includes the carried one unless it is NONE and nothing
- * follows. If the page's first row lies inside, a NONE row goes in front. */
+/* The number of rows that the page gets. It includes the carried row, unless that is NONE and no
+ * row follows. If nothing is carried and the page's first row lies inside the page, a NONE row goes
+ * in front. */
 static uint32_t rows_of(const struct unwind_table *t, const struct page_rows *p)
 {
 	uint32_t own = p->end - p->first;
@@ -382,7 +386,7 @@ static uint32_t page_total(const struct unwind_table *t)
 	return (uint32_t)((t->end - t->begin + UNWIND_PAGE_BYTES - 1) >> UNWIND_PAGE_SHIFT);
 }
 
-/* Where the next page's n rows go after `at`: all in one chunk. */
+/* Where the n rows of the next page go, at `at` or later, so that all are in one chunk. */
 static uint32_t rows_at(uint32_t at, uint32_t n)
 {
 	return at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS
@@ -461,7 +465,7 @@ static void drop_rules(struct unwind_store *s, struct file *f)
 	f->rule_count = 0;
 }
 
-/* A user over the share first evicts own unused tables. */
+/* If the user would exceed its share, first evicts its own unused tables. */
 static int check_share(struct unwind_store *s, const struct owner *o, uint64_t words)
 {
 	while (o && o->words + words > SHARE((uint64_t)s->shard_max * UNWIND_SHARD_WORDS))
@@ -612,7 +616,8 @@ int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *
 
 	if (!o)
 		return -ENOMEM;
-	o->files++; /* it stays while the user's other files make room */
+	/* counted first, so that the owner stays while the user's other files are evicted */
+	o->files++;
 	rc = o->files > SHARE(LIMIT_UNWIND_FILES) && !evict_one(s, false, o)
 		 ? -EDQUOT
 		 : number_file(s, key, file);
@@ -783,7 +788,8 @@ void unwind_store_retire(struct unwind_store *s, struct unwind_process *p)
 		if (m->file)
 			unwind_store_unref(s, m->file);
 	}
-	put_extent(&s->quarantine, e); /* without memory for the list: lost until close */
+	/* if there is no memory for the list, the room is lost until close */
+	put_extent(&s->quarantine, e);
 	s->stats.mapping_sets--;
 	*p = (struct unwind_process){0};
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_store.h - the arena of bpf/unwind_format.h: tables by file, shared between processes,
- * reference-counted, evicted, bounded; and the mappings of each process. Owns: the arena's
- * bookkeeping; the words belong to the backing (plain memory for replay and tests, mmaped BPF
- * arrays for the kernel).  Threads: one caller. Tables are compiled elsewhere (unwind_table.h) and
- * copied in.
+ * unwind_store.h - the arena of bpf/unwind_format.h. It holds tables by file (shared between
+ * processes, reference-counted, evicted, bounded) and the mappings of each process. Owns: the
+ * arena's bookkeeping; the words belong to the backing (plain memory for replay and tests, mmaped
+ * BPF arrays for the kernel). Threads: one caller. Tables are compiled elsewhere (unwind_table.h)
+ * and copied in.
  * Lifetime: a file lives while it has references (the caller's and those of published mappings).
  * After that it stays cached until its room is needed. Eviction takes the user with the most files
  * first, and of these the least recently used file. One user gets at most three quarters of the
@@ -37,18 +37,19 @@ extern const struct unwind_backing unwind_store_memory;
  * and size. */
 struct unwind_store_key {
 	uint8_t bytes[38];
-	uint8_t count; /* of bytes; the rest is 0 */
+	uint8_t count; /* number of bytes used; the rest is 0 */
 	uint8_t kind;  /* 1 Build ID and content, 2 device and inode */
 };
 
 struct unwind_store_stats {
-	uint32_t files, tables, refused; /* known files; with a table; known to have none */
-	uint32_t evicted;		 /* since open */
-	uint32_t full;			 /* tables or mappings without room, since open */
-	uint32_t rules;			 /* live */
-	uint32_t mapping_sets;		 /* published and not retired */
-	uint64_t bytes;			 /* used by live and cached tables, mappings and rules */
-	uint64_t bytes_backed;		 /* of all shards */
+	/* files: known; tables: with a table; refused: known to have none */
+	uint32_t files, tables, refused;
+	uint32_t evicted;      /* since open */
+	uint32_t full;	       /* tables or mappings without room, since open */
+	uint32_t rules;	       /* live */
+	uint32_t mapping_sets; /* published and not retired */
+	uint64_t bytes;	       /* used by live and cached tables, mappings and rules */
+	uint64_t bytes_backed; /* of all shards */
 };
 
 struct unwind_store;
@@ -67,8 +68,8 @@ int unwind_store_add(struct unwind_store *s, const struct unwind_store_key *key,
 		     const struct unwind_table *t, uint32_t *file);
 /* A file whose table is still being compiled: it gets a number but no table. set_table adds the
  * table later (NULL: none); the caller then republishes the mappings that use it. Both are charged
- * to a user, the file to the latest one (add: to nobody). -EDQUOT: this user has three quarters;
- * another one may still supply the table. */
+ * to a user, the file to the latest user; add charges nobody. -EDQUOT: this user already has three
+ * quarters, but another user may still supply the table. */
 int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key, uint32_t uid,
 			 uint32_t *file);
 int unwind_store_set_table(struct unwind_store *s, uint32_t file, uint32_t uid,
@@ -87,7 +88,8 @@ void unwind_store_mapping(const struct unwind_store *s, uint32_t file, uint64_t 
  * -ENOSPC. */
 int unwind_store_publish(struct unwind_store *s, struct unwind_mapping *mappings, uint32_t count,
 			 struct unwind_process *out, uint32_t *dropped);
-/* The kernel does not use these mappings any more. *p becomes empty; an empty one is a no-op. */
+/* Call when the kernel does not use these mappings any more. *p becomes empty; an empty *p is a
+ * no-op. */
 void unwind_store_retire(struct unwind_store *s, struct unwind_process *p);
 /* Call when every program that began before the last retire or unref has ended (after a grace
  * period, such as one drain interval): freed words may then be written again. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * unwind_table.c - see unwind_table.h. A first pass over the section lists its entries. A second
- * one fills raw rows, function by function, all of one CIE together. Then the functions are sorted
- * by address and their rows concatenated, with a gap row where the next function does not follow at
- * once.
- * Sections are read, not mapped: a job may truncate its file at any time. */
+ * pass fills raw rows, function by function, with all functions of one CIE together. Then the
+ * functions are sorted by address and their rows concatenated, with a gap row wherever the next
+ * function does not follow directly. Sections are read, not mapped: a job may truncate its file at
+ * any time. */
 #include "sampler/unwind/unwind_table.h"
 
 #include <dwarf.h>
@@ -138,7 +138,7 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 		} else if (*a == 'P') {
 			uint8_t encoding = data.p < data.end ? *data.p++ : UNWIND_CFI_OMIT;
 
-			/* only the length of the value matters; an indirect one has the same */
+			/* only the length of the value matters; an indirect value has the same */
 			if (encoding != UNWIND_CFI_OMIT)
 				unwind_cfi_pointer(&data, encoding & 0x0f, 0);
 		} else if (*a != 'S' && *a != 'B') {
@@ -189,8 +189,8 @@ static int add_row(struct build *b, struct fde *f, uint64_t offset,
 	if (f->count && b->rows[b->row_count - 1].rule == id)
 		return 0;
 	if (f->count &&
-	    b->rows[b->row_count - 1].offset == offset) { /* two rows at one place: keep the later
-							   * one */
+	    /* two rows at one place: keeps the later row */
+	    b->rows[b->row_count - 1].offset == offset) {
 		b->rows[b->row_count - 1].rule = id;
 		return 0;
 	}
@@ -272,7 +272,7 @@ static int list_entries(struct build *b)
 		if (next <= offset)
 			return refuse(b, -EBADMSG, "an entry's length is invalid");
 		if (rc < 0)
-			continue; /* libdw does not know this entry, except where it ends */
+			continue; /* libdw only knows where this entry ends */
 		if (dwarf_cfi_cie_p(&e)) {
 			if (ROOM_FOR(b->cies, b->cie_room, b->cie_count + 1ull))
 				return refuse(b, -ENOMEM, "no memory");

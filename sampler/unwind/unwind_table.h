@@ -29,7 +29,7 @@ struct unwind_table {
 	uint32_t row_count, rule_count;
 	/* statistics of the input */
 	uint32_t fde_count;
-	uint64_t code_bytes; /* covered by an FDE */
+	uint64_t code_bytes; /* bytes of code that FDEs cover */
 	char source[16];     /* ".eh_frame" or ".debug_frame" */
 };
 
@@ -37,6 +37,6 @@ struct unwind_table {
 
 /* Compiles the file behind fd (borrowed; read, never mapped). 0; -ENODATA: no call frame
  * information at all; -EBADMSG: refused; -E2BIG: beyond a bound; -ENOTSUP: not an x86-64 ELF file;
- * -ENOMEM. why: the reason as text, unless 0. *out is empty unless 0. */
+ * -ENOMEM. On an error, why has the reason as text, and *out is empty. */
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);
 void unwind_table_fini(struct unwind_table *t);
