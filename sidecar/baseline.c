@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The file keeps the learning steps, not the model's numbers. A restored model is then what the
- * current code makes of those steps, even if an older version wrote them. A damaged file cannot
+ * The file keeps the learning steps, not the model's numbers. So a restored model is what the
+ * current code makes of these steps, even if an older version wrote them. A damaged file cannot
  * give the model a state that steps could not. */
 #include "sidecar/baseline.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each turn goes round the users and reads at most LIMIT_DRAIN_BATCH events of each. A user cannot
- * delay the others, however many processes it has and however fast they write. */
+ * Each turn visits the users in rounds, and reads at most LIMIT_DRAIN_BATCH events of each user
+ * per round. A user cannot delay the others, however many processes it has and however fast they
+ * write. */
 #include "sidecar/drain.h"
 
 #include <errno.h>
@@ -10,16 +11,16 @@
 
 /* Longest turn before the loop runs its other sources. A ring holds 0.2 s of events or more. */
 #define DRAIN_TURN_NS 40000000ull
-/* A lane fuller than this means the turn came too late: the next burst may be twice as dense. */
+/* If a lane is fuller than this, the turn came too late: the next burst may be twice as dense. */
 #define DRAIN_FILL_MAX 0.5
-/* Turns become rarer when no lane was half that full for this long. Jobs repeat their bursts every
- * step, or every few steps. */
+/* Turns become rarer when no lane was half as full as that for this long. Jobs repeat their bursts
+ * every step, or every few steps. */
 #define DRAIN_SLOWER_NS 5000000000ull
 
 struct drain {
 	struct drain_pace pace;
 	uint32_t first;	 /* slot that the next round begins with */
-	double fill;	 /* of this turn: the fullest lane, by what was in it */
+	double fill;	 /* how full the fullest lane was in this turn */
 	uint64_t behind; /* turns that ended with events left */
 	union ring_event batch[LIMIT_DRAIN_BATCH];
 };
@@ -95,7 +96,8 @@ void drain_prepare(struct process *p)
 		p->lanes.kind[lane] =
 		    view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE : RING_LANE_HOST;
 	}
-	drain_pace(&p->node->drain->pace, 1, clock_monotonic_ns()); /* its bursts are unknown yet */
+	/* how dense its bursts are is not known yet */
+	drain_pace(&p->node->drain->pace, 1, clock_monotonic_ns());
 	/* From here on the process sees a live reader and may pace itself by it. */
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
@@ -199,7 +201,7 @@ void drain_last(struct process *p)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	/* At most two rings full: the process has ended and writes no more. */
+	/* at most two rings full, because the process has ended and writes no more */
 	for (int i = 0; i < 64 && drain_batch(p, now_ns); i++)
 		;
 	note_lapped(p, now_ns);

@@ -10,17 +10,18 @@ struct node;
 struct process;
 struct drain; /* opaque */
 
-/* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and
- * a step is judged one turn after its end at the latest. */
+/* Shorter turns are not worth it: a wake-up and cold caches cost more than the events of 10 ms.
+ * Longer ones are limited: no lane may fill in between, and a step is judged one turn after its end
+ * at the latest. */
 #define DRAIN_MS     10u
 #define DRAIN_MAX_MS 40u
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define DRAIN_GAP_LAPPED 64u
 
-/* Time between turns. All zeros to begin with. */
+/* The time between turns. Initially all zeros. */
 struct drain_pace {
 	uint32_t ms;
-	uint64_t calm_ns; /* since then turns could have come half as often */
+	uint64_t calm_ns; /* since when half as many turns would have been enough */
 };
 
 int drain_open(struct drain **out); /* -ENOMEM */
@@ -28,12 +29,12 @@ void drain_close(struct drain *d);  /* NULL is a no-op */
 /* Call before the process receives its acceptance. */
 void drain_prepare(struct process *p);
 void drain_turn(struct node *n);
-/* Reads all that is left in the ring of one process. */
+/* Reads everything that is left in the ring of one process. */
 void drain_last(struct process *p);
-/* Until the next turn. */
+/* Milliseconds until the next turn. */
 uint32_t drain_ms(const struct drain *d);
-/* Turns that ended with events left. */
+/* Number of turns that ended with events left. */
 uint64_t drain_behind(const struct drain *d);
 /* fill: how full the turn found the fullest lane, 0 to 1. Sets ms within DRAIN_MS and DRAIN_MAX_MS:
- * shorter at once, longer by and by. */
+ * shortens it at once, lengthens it gradually. */
 void drain_pace(struct drain_pace *p, double fill, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTTP on the loop's own thread: the server's descriptor is one more source of the loop.
- * Handlers therefore see a consistent node and need no lock. There are two listeners. TCP only
- * changes something with an admin token alone. On the Unix control socket each user changes the
+ * HTTP on the loop's own thread: the server's descriptor is one more source of the loop. Handlers
+ * therefore see a consistent node and need no lock. There are two listeners. Requests over TCP
+ * change something only with an admin token. On the Unix control socket, each user may change the
  * user's own ranks. */
 #include "sidecar/http.h"
 
@@ -27,7 +27,7 @@
 
 #define HTTP_BODY_BYTES	  (4u << 20)
 #define HTTP_WAITING	  16u
-#define HTTP_WAITING_USER 4u /* of one user who is not root */
+#define HTTP_WAITING_USER 4u /* for one user other than root */
 /* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
  * closing. */
 #define HTTP_CONNECTIONS 96u
@@ -43,7 +43,7 @@ struct waiting {
 	struct {
 		uint64_t process; /* its serial; 0 ends the list */
 		uint32_t serial;
-		bool was; /* it was in the wanted state before the request */
+		bool was; /* whether it was in the wanted state before the request */
 	} of[LIMIT_NODE_PROCESSES];
 	uint32_t count;
 	uint32_t wanted; /* RING_TRACE_ON, RING_TRACE_OFF */
@@ -84,7 +84,7 @@ static bool rank_argument(const struct http_query *q, int32_t *rank)
 	return true;
 }
 
-/* Whether the request is about this process: one that its sender may see. */
+/* Whether the request is about this process, and its sender may see the process. */
 static bool is_meant(const struct http_request *r, const struct process *p, const char *job,
 		     int32_t rank)
 {
@@ -141,7 +141,7 @@ static bool is_settled(struct node *n, const struct waiting *w)
 	return true;
 }
 
-/* A latched process is off for good. */
+/* Whether the process is in the wanted state. A latched process stays off permanently. */
 static bool is_state(const struct process *p, uint32_t wanted)
 {
 	return p->link.trace_state == wanted ||
@@ -149,8 +149,8 @@ static bool is_state(const struct process *p, uint32_t wanted)
 }
 
 /* changed: processes that switched to the wanted state. already: processes that were in it before.
- * The other processes did not answer in time, or cannot switch: an internal fault latched them
- * off. */
+ * Processes in neither list did not answer in time, or cannot switch, because an internal fault
+ * latched them off. */
 static void answer_trace(struct node *n, struct waiting *w, struct http_answer *a)
 {
 	uint32_t changed = 0, already = 0, done = 0;
@@ -185,7 +185,7 @@ static void answer_trace(struct node *n, struct waiting *w, struct http_answer *
 	buf_fini(&ranks);
 }
 
-/* For the log: what is done, and to which processes. */
+/* Logs what is done, and to which processes. */
 static void tell(struct http_request *r, const char *what)
 {
 	const char *job = http_query_get(&r->query, "job"),
@@ -195,7 +195,7 @@ static void tell(struct http_request *r, const char *what)
 		 job ? job : "any", rank ? rank : "any");
 }
 
-/* The request that waits, if it does. */
+/* The waiting entry of the request; NULL: it does not wait. */
 static struct waiting *waiting_of(struct node *n, const struct http_request *r)
 {
 	for (uint32_t i = 0; i < HTTP_WAITING; i++)
@@ -204,7 +204,7 @@ static struct waiting *waiting_of(struct node *n, const struct http_request *r)
 	return NULL;
 }
 
-/* So that no user keeps root from switching. */
+/* Whether the user already has too many waiting requests. This keeps room for root's requests. */
 static bool waits_too_often(struct node *n, const struct http_request *r)
 {
 	uint32_t own = 0;
@@ -217,7 +217,7 @@ static bool waits_too_often(struct node *n, const struct http_request *r)
 	return !r->user.all && own >= HTTP_WAITING_USER;
 }
 
-/* channels=S: milliseconds; -1: not given; -2: not a time. */
+/* Parses channels=S. Returns milliseconds; -1: not given; -2: not a time. */
 static int32_t channels_argument(const struct http_query *q)
 {
 	const char *text = http_query_get(q, "channels");
@@ -318,7 +318,7 @@ static bool on_capture(struct node *n, struct http_request *r)
 
 		if (!p || !is_meant(r, p, job, rank))
 			continue;
-		/* the spool is everybody's, so users share it as the aggregator's requests do */
+		/* the spool is shared, so users are limited like the aggregator's requests */
 		if (!r->user.all && !requests_allowed(p, now_ns)) {
 			bounded++;
 			continue;
@@ -408,8 +408,8 @@ static const struct route {
     {"/api/v1/trace", true, on_trace},	  {"/api/v1/capture", true, on_capture},
 };
 
-/* On the control socket each user changes the user's own ranks. A web page can make a browser POST to
- * a TCP port, so that takes a token there. */
+/* The rights that a request needs. On the control socket each user may change the user's own ranks.
+ * Over TCP a POST needs a token, because a web page can make a browser POST to a TCP port. */
 static unsigned needs(void *arg, const struct http_request *r)
 {
 	const struct listener *l = arg;
@@ -450,7 +450,7 @@ static bool on_finish(void *arg, struct http_request *r)
 	return true;
 }
 
-/* Frees the place of a peer that hung up while it waited. */
+/* Frees the place of a client that hung up while it waited. */
 static void on_end(void *arg, struct http_request *r)
 {
 	const struct listener *l = arg;

@@ -15,5 +15,5 @@ struct http; /* opaque */
 int http_open(struct node *n);
 void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
-/* All metrics of sysomd, with the ranks that the user may see. */
+/* Writes all metrics of sysomd, with the ranks that the user may see. */
 void http_metrics(struct node *n, const struct http_user *user, struct metrics *m);

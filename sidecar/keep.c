@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When baselines are written. While a model learns: each time its step count has doubled. As soon
- * as a model is ready: at once, because with one step less a restarted sysomd might not be ready.
- * After that: now and then, because a ready model hardly changes. One process is saved per turn, so
- * that the drain does not wait. */
+ * When baselines are written: while a model learns, each time its step count has doubled; as soon
+ * as a model is ready, at once, because with one step less a restarted sysomd might not be ready;
+ * after that only now and then, because a ready model hardly changes. At most one process is saved
+ * per turn, so that the drain does not wait. */
 #include "sidecar/keep.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 struct keep {
 	int dir;       /* -1: nothing is kept */
 	uint32_t boot; /* spool_boot() */
-	uint32_t next; /* slot that is looked at first */
+	uint32_t next; /* slot at which the next search begins */
 	struct keep_stats stats;
 	struct judge_sample samples[RANK_LEARNED]; /* scratch */
 };
@@ -35,7 +35,7 @@ static bool identify(const struct keep *k, const struct process *p, struct basel
 				   .uid = p->uid,
 				   .start_ticks = p->id.start_time_ticks,
 				   .boot = k->boot};
-	/* A pid that we cannot see is a number that any process could claim. */
+	/* Any process could claim the number of a pid that we cannot see. */
 	return k->dir >= 0 && p->pid > 0;
 }
 

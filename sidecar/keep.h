@@ -9,15 +9,17 @@ struct keep; /* opaque */
 struct process;
 
 struct keep_stats {
-	uint64_t restored, ready, steps; /* processes; those judged at once; steps they had */
-	uint64_t bad, errors;		 /* files refused; files that could not be written */
+	/* restored: processes; ready: processes that were judged at once; steps: number of restored
+	 * steps */
+	uint64_t restored, ready, steps;
+	uint64_t bad, errors; /* files refused; files that could not be written */
 };
 
-/* A directory that can't be used is logged, and nothing is kept. -ENOMEM. */
+/* If the directory is unusable, logs this, and keeps nothing. -ENOMEM. */
 int keep_open(struct keep **out, const char *state_dir);
-/* Keeps the files. NULL is a no-op. */
+/* Leaves the files on disk. NULL is a no-op. */
 void keep_close(struct keep *k);
-/* Before the process's first record. */
+/* Restores the models. Call before the process's first record. */
 void keep_restore(struct keep *k, struct process *p);
 /* Saves the next process that has learned enough since its last save; at most one per call.
  * processes: LIMIT_NODE_PROCESSES, NULL where free. */

@@ -42,7 +42,7 @@ void links_node_tend(struct node *n, uint64_t now_ns)
 		struct process *p = n->processes[i];
 		struct feed f = {os, p && p->pid > 0 ? (uint32_t)p->pid : 0};
 
-		/* without signals the transfers wait for them: periods may have any length */
+		/* until there are signals, the transfers are kept: a period may have any length */
 		if (p && p->links && os && f.pid)
 			links_judge(p->links, now_ns, on_verdict, &f);
 	}

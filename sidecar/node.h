@@ -9,7 +9,7 @@
  *    |   +- reader -> lanes               its ring, drained lane by lane
  *    |   +- join                          events become records
  *    |   +- rank                          records become steps, which are judged
- *    |   +- kept                          what the next sysomd would know about it
+ *    |   +- kept                          what a restarted sysomd would know of it
  *    +- admission                         who may attach; counts
  *    +- analysis                          shared by all ranks: recorder, canary, windows, log
  *    +- drain, keep, ship, http, ...      the parts; each one's state is known to its own file
@@ -36,7 +36,8 @@
 #include "sidecar/uplink.h"
 
 #define NODE_TEND_MS 250u
-/* Interval of both timers while there is no process. The first attach ends this at once. */
+/* Interval of both timers while there is no process. The first attach ends the idle state at
+ * once. */
 #define NODE_IDLE_MS 1000u
 
 enum process_state {
@@ -50,19 +51,20 @@ struct process_link {
 	int sock, pidfd; /* -1: none */
 	struct loop_source *sock_source, *pid_source;
 	uint32_t command_serial, acked_serial;
-	uint32_t trace_state, cupti_state; /* as the process says: RING_TRACE_*, RING_CUPTI_* */
+	uint32_t trace_state, cupti_state; /* as the process reports: RING_TRACE_*, RING_CUPTI_* */
 };
 
 /* How far its ring is read; drain.c writes it. */
 struct process_lanes {
 	uint8_t kind[LIMIT_RING_LANES]; /* enum ring_lane_kind */
-	uint32_t next;			/* lane at which the last batch was cut off */
+	uint32_t next;			/* the lane at which the last batch stopped */
 	bool backlog;			/* events are left unread in this turn */
 	uint64_t lapped_seen;		/* ring_stats.lost_lapped, already reported as a gap */
 	uint64_t drained_ns;		/* begin of the latest turn that read it */
 };
 
-/* Counts of what was closed: readers of earlier attaches, and the join of a process that is gone. */
+/* Counts from objects that were closed: readers of earlier attaches, and the join of a process that
+ * is gone. */
 struct process_past {
 	uint64_t events, lost, bytes;
 	struct join_stats join;
@@ -70,13 +72,14 @@ struct process_past {
 
 /* Its baseline as last saved; keep.c writes it. */
 struct process_kept {
-	uint64_t total, at_ns; /* steps learned by then; when */
-	uint32_t ready;	       /* models that judged by then, and still do */
+	uint64_t total, at_ns; /* when it was saved, and the number of steps learned by then */
+	uint32_t ready;	       /* number of models that were ready by then, and still are */
 };
 
 /* What the launch thread waits for while nothing happens (ship.c). */
 struct process_wait {
-	uint64_t still_ns, looked_ns; /* it stands still since then; the latest look */
+	/* still_ns: since when it stands still; looked_ns: time of the latest look */
+	uint64_t still_ns, looked_ns;
 	struct beat_unfinished found;
 };
 struct process {
@@ -88,7 +91,7 @@ struct process {
 	uid_t uid;
 	struct wire_rank id;
 	char libs[ATTACH_TEXT_BYTES];
-	uint64_t attached_ns, left_ns; /* left: detached or gone since */
+	uint64_t attached_ns, left_ns; /* left_ns: when it was detached or went */
 	struct process_link link;
 	struct ring_reader *reader;
 	struct process_lanes lanes;
@@ -97,11 +100,13 @@ struct process {
 	struct links *links;
 	struct process_past past;
 	struct process_kept kept;
-	uint32_t launchers_seen;     /* serial of the join's list that the sampler knows */
+	/* serial of the join's list of launch threads that the sampler has */
+	uint32_t launchers_seen;
 	uint64_t sketch_at_ns;	     /* of the latest sketch; 0: none yet */
-	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
+	struct anomaly_bucket asked; /* limits the windows that the aggregator asks for */
 	struct process_wait wait;
-	/* Of its rank in this run of the job; the process that it took the place of, 0: none. */
+	/* restarts: how often its rank was restarted in this run of the job; before_pid: the
+	 * process whose place it took, 0: none */
 	uint32_t restarts, before_pid;
 };
 
@@ -113,20 +118,20 @@ struct node_run {
 	struct loop_source *drain_timer, *tend_timer;
 };
 
-/* A rank whose process ended while others of its job went on. */
+/* A rank whose process ended while other ranks of its job continued. */
 struct process_ended {
 	char job[WIRE_TEXT_BYTES]; /* "": free */
 	int32_t rank;
 	uint32_t pid, restarts;
 };
 
-/* Slots by user, and what came of attaching. process.c and registration.c write it. */
+/* Slots by user, and the outcomes of attaching. process.c and registration.c write it. */
 struct admission {
 	struct quota quota;
 	uint64_t serial; /* processes since start */
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy;
-	uint64_t rests;		 /* pauses in taking connections, after refusals */
-	uint64_t gave_way;	 /* processes detached to make room: their user had most */
+	uint64_t rests;		 /* pauses in accepting connections, after refusals */
+	uint64_t gave_way;	 /* processes detached to make room, because their user had most */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t restarts;	 /* processes that took the place of one that had ended */
 	struct process_ended ended[LIMIT_NODE_ENDED]; /* ring */
@@ -135,7 +140,8 @@ struct admission {
 
 /* What the ranks' analysis shares. */
 struct node_analysis {
-	struct rank_config rank; /* of every rank; its scratch is shared, as one thread judges */
+	/* settings of every rank; the scratch is shared, because one thread judges all ranks */
+	struct rank_config rank;
 	struct recorder *recorder;
 	struct canary *canary; /* NULL: off */
 	struct windows *windows;
@@ -164,13 +170,13 @@ struct node {
 	struct cpu_stacks *stacks;	   /* stacks/cpu_stacks.h; NULL: not opened */
 	struct sketch_maker *sketch_maker; /* stacks/sketch_maker.h; NULL: not opened */
 	struct symbol_offer *offer;	   /* stacks/symbol_offer.h; NULL: off, or no aggregator */
-	const char *offer_why;		   /* why it is NULL though it is wanted; "" */
+	const char *offer_why;		   /* why offer is NULL although it is wanted; "" */
 	struct os_node *os;		   /* os/os_node.h; NULL: off */
 	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
 	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */
 };
 
-/* Whether all that the process recorded has been read. p: may be NULL. */
+/* Whether everything that the process recorded has been read. p: may be NULL. */
 static inline bool process_is_read(const struct process *p)
 {
 	return p && p->state == PROCESS_ATTACHED && p->link.trace_state == RING_TRACE_ON &&

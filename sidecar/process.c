@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A process's identity is (pid, start time). If it connects again, its ring and models continue.
- * Its pidfd shows its end. A closed socket does not: the helper thread may have restarted. */
+ * Its pidfd shows when it ends. A closed socket does not, because the helper thread may have
+ * restarted. */
 #include "sidecar/process.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 /* A process whose socket closed connects again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
-/* The aggregator still asks for windows of a rank that died. */
+/* How long an ended process is kept: the aggregator still asks for windows of a rank that died. */
 #define PROCESS_GONE_NS 60000000000ull
 
 static void copy_text(char *to, size_t to_bytes, const char *from)
@@ -94,7 +95,7 @@ static bool job_goes_on(const struct process *p)
 	return false;
 }
 
-/* With its last process a run of the job is over: the next one restarts nothing. */
+/* When a job's last process ends, the run is over, and a later process restarts nothing. */
 static void note_end(const struct process *p)
 {
 	struct admission *a = &p->node->admission;
@@ -112,7 +113,7 @@ static void note_end(const struct process *p)
 	}
 }
 
-/* Its rank is known now. */
+/* Call when the process's rank is known. */
 static void note_start(struct process *p)
 {
 	struct admission *a = &p->node->admission;
@@ -134,8 +135,8 @@ static void note_start(struct process *p)
 
 static void record(struct process *p);
 
-/* Some launchers (vLLM's) give a process no number. Its number in its first communicator with
- * others is one, if no other process of the job has it. */
+/* Some launchers (vLLM's) give a process no rank number. Then its number in its first communicator
+ * with others is used, unless another process of the job has that number. */
 static void number_by_communicator(struct process *p, const struct record *r)
 {
 	if (r->bytes < 2 || r->bytes > LIMIT_FLEET_RANKS || r->peer < 0 ||
@@ -178,8 +179,8 @@ static void sink_transfer(void *arg, const struct transfer *t)
 	links_add(((struct process *)arg)->links, t);
 }
 
-/* What the driver says counts more than the environment. The last device, if there are several: a
- * process that forgets to set its device makes a context on the first one. */
+/* The driver is believed rather than the environment. Of several devices the last one counts,
+ * because a process that is late to set its device makes a context on the first one. */
 static void sink_gpu(void *arg, const uint8_t u[16])
 {
 	struct process *p = arg;
@@ -304,7 +305,7 @@ static void slow_down(struct loop_source *timer, uint32_t period_ms)
 		loop_timer_period(timer, period_ms);
 }
 
-/* Idle, nothing looks at the machine: no canary, no BPF program, hardly a timer. */
+/* While idle, nothing is measured: no canary, no BPF program, hardly a timer. */
 static void set_idle(struct node *n, bool idle)
 {
 	if (n->run.idle == idle)
@@ -327,8 +328,9 @@ static struct process *find_same(struct node *n, const struct attach_hello *h, p
 	return NULL;
 }
 
-/* A pid has one process at a time. Another start time means that the known process ended, or that
- * this one lies. A liar could take slot after slot, so it loses the slot that it has. */
+/* A pid belongs to one process at a time. A different start time means that the known process has
+ * ended, or that this one lies. A liar could take slot after slot, so it loses the slot that it
+ * has. */
 static void supersede(struct node *n, pid_t pid)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -349,8 +351,8 @@ static void supersede(struct node *n, pid_t pid)
 	}
 }
 
-/* One user's process to drop: the one that ended first; else, unless only_gone, the one that
- * attached last. */
+/* The process of this user that is dropped first: the one that ended first; if none has ended, and
+ * unless only_gone, the one that attached last. */
 static struct process *least_needed(struct node *n, uid_t uid, bool only_gone)
 {
 	struct process *gone = NULL, *last = NULL;
@@ -617,7 +619,7 @@ void process_tend(struct node *n, uint64_t now_ns)
 		}
 		if (p->state != PROCESS_GONE)
 			continue;
-		if (p->join) { /* it ended since the last turn */
+		if (p->join) { /* the process has ended since the last turn */
 			drain_last(p);
 			request_node_end(p);
 			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,

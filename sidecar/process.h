@@ -7,32 +7,34 @@
 #include "ring/attach.h"
 #include "sidecar/node.h"
 
-/* Takes fds, and on success sock. -EDQUOT, -EPROTO and what ring_reader_open says. */
+/* Takes fds, and on success sock. 0, -EDQUOT, -EPROTO, or an error of ring_reader_open. */
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
 		   const int fds[ATTACH_FDS]);
 void process_forget(struct process *p);
 /* Finishes processes that have ended, and forgets them after a while. Without processes the node
  * becomes idle. */
 void process_tend(struct node *n, uint64_t now_ns);
-/* enum attach_command_kind; the serial, or -errno. */
+/* Sends a command. kind: enum attach_command_kind. Returns the command's serial, or -errno. */
 int64_t process_command(struct process *p, uint32_t kind, int32_t arg);
 uint64_t process_lost(const struct process *p);
-/* Calls, launches and collectives while tracing was switched off. They do not count as losses. */
+/* Number of calls, launches and collectives while tracing was switched off. They do not count as
+ * losses. */
 uint64_t process_switched_off(const struct process *p);
 uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
-/* Counts of kernels and launches so far, also for a process that is gone; never NULL. */
+/* Counts of kernels and launches so far, even for a process that is gone; never NULL. */
 const struct join_stats *process_join_stats(const struct process *p);
 /* A SYSOM_ variable in the environment of the job that nothing reads; "": none. */
 const char *process_unknown_variable(const struct process *p);
 /* The line at which the process refused its catalogue of spans; 0: it did not. */
 uint32_t process_spans_bad_line(const struct process *p);
-/* Losses by cause, through fn. events_only: without causes by which no event is lost. */
+/* Calls fn with the losses of each cause. events_only: leaves out causes by which no event is
+ * lost. */
 void process_losses(const struct process *p, bool events_only,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
-/* NULL: it is gone. */
+/* NULL: the process is gone. */
 struct process *process_by_serial(const struct node *n, uint64_t serial);
-/* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
+/* Whether the process is of the job ("" or NULL: any) and the rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 /* Whether a rank has an anomaly, or somebody asked for a closer look. */
 bool process_any_anomaly(const struct node *n, uint64_t now_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The attach socket. Any process that reaches it may try to attach. It has two seconds and one
- * message to say who it is. SO_PEERCRED gives its user from the start. Each user gets at most the
- * fair share of pending connections and of the CPU time for attaching.
- * The message carries descriptors. Closing a descriptor of a FUSE file waits for that file's
- * server, and no signal ends the wait. So a parser process (reader/) receives the message, closes
- * what is not a memory file, and passes on the rest. */
+ * The attach socket. Any process that reaches it may try to attach. It has two seconds to say who
+ * it is, in one message. SO_PEERCRED shows its user from the start. Each user gets at most a fair
+ * share of the pending connections and of the CPU time for attaching. The message carries
+ * descriptors. Closing a descriptor of a FUSE file waits for that file's server, and no signal ends
+ * the wait. So a parser process (reader/) receives the message, closes what is not a memory file,
+ * and passes on the rest. */
 #include "sidecar/registration.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@
 #include "sidecar/process.h"
 
 #define REGISTRATION_HELLO_NS 2000000000ull
-/* A process says hello at once. One that stays silent longer than this makes room for others. */
+/* A process normally says hello at once. A connection that is silent for longer may be dropped to
+ * make room for others. */
 #define REGISTRATION_SILENT_NS 200000000ull
 
 /* All connections wait in one kernel queue, and we cannot see whose they are before accept. Each
@@ -51,8 +52,8 @@ struct pending {
 
 /* The request to a parser to receive the hello. */
 struct asked {
-	struct reader_job job;	 /* first: freed through it */
-	struct pending *pending; /* NULL: dropped meanwhile */
+	struct reader_job job;	 /* must be the first member: the struct is freed through it */
+	struct pending *pending; /* NULL: the connection was dropped meanwhile */
 	int fds[2];		 /* the connection, and the parser's end of the relay */
 	int relay;		 /* our end of the relay */
 };
@@ -72,7 +73,7 @@ struct refused {
 struct registration {
 	struct node *node;
 	int listen_fd;
-	ino_t inode; /* of the socket file; 0: not ours to remove */
+	ino_t inode; /* of the socket file; 0: the file is not ours to remove */
 	struct loop_source *source;
 	struct loop_source *rest; /* NULL: accepting connections */
 	struct quota places, work;
@@ -90,7 +91,7 @@ static void refuse(int sock, int err)
 		log_debug("attach", "refusal not sent: %s", strerror(errno));
 }
 
-/* For the log; the process gets only the number. */
+/* The text for the log; the process gets only the number. */
 static const char *why_not(int err)
 {
 	switch (-err) {
@@ -110,7 +111,7 @@ static const char *why_not(int err)
 	return strerror(-err);
 }
 
-/* CPU time, not wall time: a user must not pay for a loaded machine. */
+/* Uses CPU time, not wall time, so that a user does not pay for a loaded machine. */
 static uint64_t cpu_ns(void)
 {
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -396,7 +397,7 @@ static void on_connection(void *arg, uint32_t events)
 	uint64_t refused_ns = 0, begin_ns = cpu_ns();
 	struct foreign f;
 
-	foreign_begin(&f); /* one guard for all sockets closed below */
+	foreign_begin(&f); /* one guard covers all sockets closed below */
 	/* A few connections per turn, so that the drain does not wait long. */
 	for (int i = 0; i < 32; i++) {
 		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -480,7 +481,7 @@ void registration_close(struct registration *r)
 	reader_queue_close(r->readers);
 	loop_source_close(r->rest);
 	loop_source_close(r->source);
-	/* connections, with the data sent over them, may still wait in it */
+	/* connections may still wait in the socket, with data sent over them */
 	foreign_close(r->listen_fd);
 	service_unlisten(r->node->settings.socket_path, r->inode);
 	free(r);

@@ -12,7 +12,7 @@ struct registration; /* opaque */
 
 /* Borrows n. -EADDRINUSE: somebody answers at settings.socket_path. */
 int registration_open(struct registration **out, struct node *n);
-/* Sends no command, so the jobs continue. NULL is a no-op. */
+/* Sends no command, so the jobs continue tracing. NULL is a no-op. */
 void registration_close(struct registration *r);
-/* Drops connections that never said hello. */
+/* Drops connections that sent no hello in time. */
 void registration_tend(struct registration *r, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Making a window takes the loop some ten milliseconds, while rings fill. So each turn makes at
- * most one. A hold is free while the recorder still has the time range. Its window is made and kept
- * only when the recorder is about to lose the records or the steps. */
+ * Making a window takes the loop some ten milliseconds, during which rings fill. So each turn makes
+ * at most one window. A hold costs nothing while the recorder still has the time range. Its window
+ * is made and kept only when the recorder is about to lose the records or the steps. */
 #include "sidecar/requests.h"
 
 #include <errno.h>
@@ -21,14 +21,14 @@
 /* How long before the loss a held window is made: a few turns of the loop for each rank of the
  * node. */
 #define MARGIN_NS 20000000000ull
-#define HOLD_NS	  600000000000ull /* longer than any diagnosis takes to ask */
+#define HOLD_NS	  600000000000ull /* a diagnosis always asks within this time */
 
 struct task {
 	uint32_t kind;	  /* enum wire_command_kind; 0: free */
 	uint64_t process; /* serial */
 	uint64_t begin_ns, end_ns, asked_ns;
 	uint8_t anomaly_id[16];
-	struct buf kept; /* of a hold: the window's message, once it was made */
+	struct buf kept; /* for a hold: the window's message, once it is made */
 };
 
 struct requests {
@@ -103,7 +103,7 @@ static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 	windows_suspect(n->analysis.windows, end_ns, now_ns);
 }
 
-/* The process ended before the range begins: a later run is meant. */
+/* Whether the process ended before the range begins, so that the command means a later run. */
 static bool is_past(const struct process *p, const struct wire_command *c)
 {
 	return p->state == PROCESS_GONE && p->rank->stats.last_step_end_ns < c->begin_ns;
@@ -158,7 +158,7 @@ static uint64_t oldest_record_ns(const struct node *n)
 	return rs.oldest_ns;
 }
 
-/* When the oldest known step began; 0 if none was forgotten yet. */
+/* When the oldest stored step began; 0: no step was forgotten yet. */
 static uint64_t oldest_step_ns(const struct rank *r)
 {
 	return r->recent_count < RANK_RECENT ? 0 : r->recent[r->recent_next].step.begin_ns;
@@ -293,7 +293,7 @@ void requests_tend(struct node *n, uint64_t now_ns)
 	struct requests *k = n->requests;
 	bool made = false;
 
-	/* holds first: an answer may use what they keep */
+	/* holds come first, because an answer may use a window that they keep */
 	for (uint32_t i = 0; i < TASKS && !made; i++)
 		if (k->task[i].kind == WIRE_COMMAND_HOLD)
 			made = hold(n, &k->task[i], now_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * settings.h - sysomd's configuration as its parts read it. The table in sysomd.c gives each field
- * its key, default, bounds and meaning; it doesn't change after the start. */
+ * its key, default, bounds and meaning. Settings do not change after the start. */
 #pragma once
 
 #include <stdbool.h>

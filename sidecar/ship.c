@@ -26,7 +26,7 @@
 /* If no step ends for this long, a beat names the GPU's unfinished work. */
 #define SHIP_STILL_NS 3000000000ull
 #define SHIP_ENDED_NS 15000000000ull
-/* Two drains of the sampler: a look at what a rank waits for covers at most this much. */
+/* Two drains of the sampler. A look at what a rank waits for covers at most this time. */
 #define SHIP_WAIT_NS	  10000000000ull
 #define SHIP_WAIT_RECORDS 4096u
 #define SHIP_STEPS_AHEAD  2.0 /* steps that a host launches ahead of its GPU, at most */
@@ -101,9 +101,9 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 	return 0;
 }
 
-/* The GPU's oldest unfinished work, ignoring work launched long before the latest step. Steps went
- * on without that work: it is a kernel that runs forever (a server on the GPU), or its record is
- * lost. */
+/* Finds the GPU's oldest unfinished work. Ignores work launched long before the latest step: since
+ * steps went on without it, it is a kernel that runs forever (a server on the GPU), or its record
+ * is lost. */
 static void find_unfinished(const struct process *p, double latency_ns, struct join_unfinished *out)
 {
 	uint64_t last = p->rank->stats.last_step_end_ns;
@@ -138,8 +138,8 @@ static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 	return last;
 }
 
-/* The window of a rank that stands still: its last launches, which say what its launch threads are,
- * and what its threads did lately. */
+/* Fills the window of a rank that stands still: its last launches, which show its launch threads,
+ * and what its threads did recently. */
 static int fill_still(struct process *p, uint64_t still_ns, uint64_t now_ns, struct window *w)
 {
 	struct windows_request q = {
@@ -172,7 +172,8 @@ static void find_wait(struct process *p, uint64_t still_ns, struct beat_unfinish
 		if (!fill_still(p, still_ns, now_ns, &w))
 			x = excerpt_make(&w, NULL, NULL);
 		wait->found = x ? x->wait : (struct beat_unfinished){.kind = 0};
-		if (wait->found.kind) /* all the time, as far as was looked */
+		/* it waited for this all the time, as far as the looks show */
+		if (wait->found.kind)
 			wait->found.launch_ns = still_ns;
 		excerpt_drop(x);
 		wire_window_free(&w);
@@ -180,7 +181,7 @@ static void find_wait(struct process *p, uint64_t still_ns, struct beat_unfinish
 	*out = wait->found;
 }
 
-/* Nothing for a process that has ended: it waits for nothing. */
+/* Fills the open interval. A process that has ended waits for nothing, so it gets none. */
 static void fill_open(const struct process *p, struct window *w)
 {
 	struct rank_medians m;
@@ -208,7 +209,8 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 		return err;
 	fill_open(p, w);
 	if (os_node_read(p)) {
-		gpu_node_tend(n, clock_monotonic_ns()); /* after the read, into the same second */
+		/* after os_node_read, so that both count in the same second */
+		gpu_node_tend(n, clock_monotonic_ns());
 		os_node_fill(p, w);
 	}
 	if (!q->summary_only)
@@ -292,7 +294,8 @@ void ship_close(struct node *n)
 	free(n->ship);
 }
 
-/* A rank that we have not read since then, because we did not run ourselves, may have gone on. */
+/* Checks whether a rank stands still. If we did not run ourselves, and so did not read its ring, it
+ * may have gone on. */
 static void look_at_stall(const struct process *p)
 {
 	uint64_t now_ns = p->lanes.drained_ns;

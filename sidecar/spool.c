@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One file per message: dropping the oldest is an unlink, and a torn file costs one message, not a
- * log. The name is SEQUENCE-BOOT-ARRIVAL.msg, in hex: its place in the order, and when it arrived
- * by that boot's clock. No wall clock: if somebody sets it, an hour of windows could expire at
- * once, or never. Files of another boot, or of an earlier version (SEQUENCE.msg), age from when
- * they are found. */
+ * Each message is a file. So dropping the oldest is an unlink, and a torn file costs one message,
+ * not a whole log. The name is SEQUENCE-BOOT-ARRIVAL.msg, in hex: the message's place in the order,
+ * and when it arrived by that boot's clock. The wall clock is not used: if somebody sets it, an
+ * hour of windows could expire at once, or never. Files of another boot, or of an earlier version
+ * (SEQUENCE.msg), age from when they are found. */
 #include "sidecar/spool.h"
 
 #include <dirent.h>

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Most messages at a time: more than an hour at one per second. */
+/* The most messages at a time: more than an hour at one per second. */
 #define SPOOL_ENTRIES_MAX 4096u
 /* Memory for messages while the disk is unusable: room for a few of the largest. */
 #define SPOOL_MEMORY_BYTES (32u << 20)
@@ -24,8 +24,8 @@ struct spool_config {
 };
 
 struct spool_stats {
-	uint64_t bytes, count;						 /* held now */
-	uint64_t memory_bytes;						 /* of these */
+	uint64_t bytes, count; /* held now */
+	uint64_t memory_bytes; /* bytes of messages in memory */
 	uint64_t dropped_full, dropped_age, dropped_bad, dropped_memory; /* since open */
 	uint64_t disk_errors;
 	int disk_error; /* the last one, -errno; 0 after a success */
@@ -37,7 +37,7 @@ uint32_t spool_boot(void);
 /* Takes over the files of an earlier run. An unusable directory is not an error: see disk_error. */
 int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_ns);
 void spool_close(struct spool *s); /* keeps the files; messages in memory only are lost */
-/* Copies data. 0 on disk; 1 in memory; -EMSGSIZE, -ENOSPC (no room in memory either: counted). */
+/* Copies data. 0: on disk; 1: in memory; -EMSGSIZE, -ENOSPC (no room in memory either; counted). */
 int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns);
 /* The oldest message; *key names it. 0, -ENOENT when there is none. *data is malloc'ed. */
 int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key);

@@ -79,7 +79,7 @@ static void json_loss(void *arg, const char *cause, uint64_t count)
 			   (unsigned long long)count);
 }
 
-/* The models of kinds of steps: how well work explains time in each. */
+/* The latency models by kind of step: how well work explains time in each. */
 static void models_json(const struct process *p, struct buf *b)
 {
 	struct judge_model_row row[JUDGE_MODELS];
@@ -405,7 +405,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 
 /* ---- Prometheus ---- */
 
-/* cause: NULL but for losses. */
+/* cause: NULL except for losses. */
 static void rank_sample(struct metrics *m, const char *name, double v, const struct process *p,
 			const char *cause)
 {
@@ -416,7 +416,7 @@ static void rank_sample(struct metrics *m, const char *name, double v, const str
 		       cause, NULL);
 }
 
-/* Of one rank: what stands for its value is computed in rank_value. */
+/* Metrics of one rank; rank_value computes their values. */
 #define RANK_METRICS(X)                                                                            \
 	X(steps_total, "Steps found.", st->steps)                                                  \
 	X(flagged_steps_total, "Steps slower than expected.", st->flagged)                         \

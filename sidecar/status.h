@@ -13,7 +13,7 @@
 struct node;
 struct http_user;
 
-/* A figure that the JSON and the metrics show alike. */
+/* A figure that appears in both the JSON and the metrics. */
 struct status_row {
 	const char *part; /* of the JSON */
 	const char *key, *metric, *help;
@@ -25,7 +25,7 @@ uint64_t status_row_value(const struct status_row *row, const void *figures);
 void status_rows_metrics(struct metrics *m, const struct status_row *rows, size_t count,
 			 const void *figures);
 
-/* With the ranks that the user may see, and the number of the others. */
+/* Writes the status with the ranks that the user may see, and the number of the other ranks. */
 void status_json(struct node *n, const struct http_user *user, struct buf *out);
 void status_metrics(struct node *n, const struct http_user *user, struct metrics *m);
 /* status_compare.c: beats, sketches, peers, commands */

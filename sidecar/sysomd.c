@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysomd runs once per node. It reads the rings of the jobs' processes, judges their steps, records
  * everything for a while and sends slow steps to the aggregator. One loop thread does this. Other
- * threads do what may block (uplink) and what must not wait for the loop (canary). */
+ * threads do work that may block (uplink), or that must not wait for the loop (canary). */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -48,7 +48,8 @@
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* After SIGTERM: how long to send queued messages. What remains waits in the spool. */
 #define LINGER_MS 3000u
-/* Then the process ends, even if the disk or nng blocks. systemd would kill it after 90 s. */
+/* After this time the process ends, even if the disk or nng blocks. systemd would kill it after 90
+ * s. */
 #define STOP_S 60u
 /* All windows are in the spool by then, so nothing is worth a longer wait. */
 #define CLOSE_S 3u
@@ -228,14 +229,15 @@ static const char about[] =
     "sysomd: reads the events of this node's GPU jobs from rings in shared memory, finds\n"
     "their steps, judges them, and sends the slow ones to sysom-aggregator.";
 
-/* What main alone needs beside the node. */
+/* What only main needs, besides the node. */
 struct daemon {
 	struct node node;
 	struct registration *registration;
-	int lock_fd; /* on state.dir; -1: could not be made */
-	int failed;  /* -errno: why the loop was ended, other than on request */
+	int lock_fd; /* lock on state.dir; -1: the lock file could not be made */
+	int failed;  /* -errno: why the loop ended without being asked to */
 	uint64_t beat_at_ns;
-	uint64_t cpu_ns, cpu_at_ns; /* CPU time used by then; 0: not measured yet */
+	/* CPU time used when it was last measured, and when; 0: not measured yet */
+	uint64_t cpu_ns, cpu_at_ns;
 };
 
 /* ---- paths ---- */
@@ -512,8 +514,9 @@ static int fill_rank_config(struct node *n)
 	return 0;
 }
 
-/* A node speaks only for itself: its name is its certificate's. It runs without usable files too,
- * because the job beside a sidecar waits until that has started. */
+/* A node may speak only for itself, so its name is its certificate's name. sysomd also runs
+ * without usable certificate files, because the job beside a sidecar waits until the sidecar has
+ * started. */
 static int open_tls(struct node *n)
 {
 	const struct settings *s = &n->settings;
@@ -574,7 +577,7 @@ static void open_offer(struct node *n)
 			 url, n->offer_why);
 }
 
-/* The user asked for this file, so sysomd does not run without it. */
+/* The user asked for this file, so sysomd does not start without it. */
 static int open_log(struct node *n)
 {
 	const struct settings *s = &n->settings;
@@ -746,8 +749,8 @@ static void log_rights(void)
 				 rights[i].lost);
 }
 
-/* In a Pod, Kubernetes starts the job once it has seen sysomd run, and looks about once a second: a
- * sidecar that ends at once would keep the job from starting. */
+/* In a Pod, Kubernetes starts the job once it has seen sysomd running, and it checks about once a
+ * second. A sidecar that ends at once would keep the job from starting. */
 #define POD_SEEN_S 10
 
 static int leave(int status)
@@ -775,7 +778,7 @@ int main(int argc, char **argv)
 	service_init();
 	bound_malloc();
 	umask(
-	    022); /* all users reach the socket, whoever starts sysomd; modes are stated otherwise */
+	    022); /* all users must reach the socket, whoever starts sysomd; other modes are explicit */
 	log_init("sysomd", LOG_INFO);
 	switch (config_load(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc, argv,
 			    check_settings)) {

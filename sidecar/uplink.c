@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A request that gets no answer in time is dropped and sent anew later. A beat can then go in
+ * A request without an answer in time is dropped, and sent again later. So a beat can go in
  * between, and shutdown need not wait. A late answer to a dropped request is ignored. If its window
- * was committed all the same, the next answer is WIRE_DUPLICATE. */
+ * was committed nevertheless, the next answer is WIRE_DUPLICATE. */
 #include "sidecar/uplink.h"
 
 #include <errno.h>
@@ -19,11 +19,13 @@
 #include "base/text/text.h"
 #include "wire/link/req.h"
 
-/* Windows between the loop and the spool: enough for the time of one fsync. */
-#define UPLINK_QUEUE	   64u
-#define UPLINK_KEPT	   64u		  /* sketches: LIMIT_NODE_PROCESSES */
-#define UPLINK_AGAIN_NS	   30000000000ull /* between two rounds of sending all again */
-#define UPLINK_DOWN_NS	   5000000000ull  /* without a connection: longer than a restart takes */
+/* The most windows between the loop and the spool: enough for the time of one fsync. */
+#define UPLINK_QUEUE 64u
+#define UPLINK_KEPT  64u /* sketches: LIMIT_NODE_PROCESSES */
+/* shortest time between two rounds of sending all sketches again */
+#define UPLINK_AGAIN_NS 30000000000ull
+/* a connection missing for this long is down; a restart takes less */
+#define UPLINK_DOWN_NS	   5000000000ull
 #define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
 #define UPLINK_ANSWER_MS   10000
@@ -60,7 +62,7 @@ struct uplink {
 	uint64_t retry_at_ns; /* windows wait until then */
 	uint32_t backoff_ms;
 	struct wire_reply reply;
-	char waits_for[WIRE_TEXT_BYTES]; /* why windows must wait, as last logged */
+	char waits_for[WIRE_TEXT_BYTES]; /* the last logged reason why windows must wait */
 	const char *url;
 	const struct tls *tls;
 	uint64_t without_ns; /* when the connection was lost */
@@ -191,7 +193,8 @@ static void log_acked(const struct wire_reply *r)
 	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 
-/* Logs why the aggregator takes no windows, once for each reason in turn. "": it took one. */
+/* Logs why the aggregator accepts no windows, once for each change of the reason. "": it accepted
+ * one. */
 static void log_waiting(struct uplink *u, const char *why)
 {
 	if (*why && strcmp(why, u->waits_for))
@@ -262,8 +265,8 @@ static void queue_copy(struct uplink *u, const struct buf *message)
 	u->stats.sketches_again++;
 }
 
-/* Under lock, after a beat was answered. The aggregator may have restarted: it now knows the ranks
- * but no sketches, so send the latest of each again. */
+/* Under lock, after a beat was answered. The aggregator may have restarted: then it knows the ranks
+ * again, but no sketches. So the latest sketch of each process is sent again. */
 static void sketches_again(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -377,7 +380,7 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	return go;
 }
 
-/* Logs why TLS refuses the connection, once for each reason in turn. */
+/* Logs why TLS refuses the connection, once for each change of the reason. */
 static void log_refusal(struct uplink *u, const char *why)
 {
 	if (!strcmp(why, u->why))
@@ -386,8 +389,8 @@ static void log_refusal(struct uplink *u, const char *why)
 	log_warn("uplink", "%s: %s", u->url, why);
 }
 
-/* Logs each lasting change of the connection. Without the line, the log does not show that an
- * aggregator was never reached. */
+/* Logs each lasting change of the connection. Otherwise the log would not show that an aggregator
+ * was never reached. */
 static void log_connection(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -473,7 +476,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	/* so that setting the wall clock back does not lengthen a wait */
+	/* with the monotonic clock, setting the wall clock back does not lengthen a wait */
 	cond_init_monotonic(&u->more);
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->url = c->url;

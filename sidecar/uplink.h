@@ -17,7 +17,7 @@ struct uplink_config {
 	const char
 	    *url; /* borrowed until the close; "": nothing is sent, windows wait in the spool */
 	struct tls *tls;  /* NULL: plain; borrowed until the close */
-	const char *name; /* that the aggregator's certificate must have; "": the url's host */
+	const char *name; /* name that the aggregator's certificate must have; "": the url's host */
 	struct spool_config spool;
 };
 
@@ -25,10 +25,11 @@ struct uplink_stats {
 	bool connected;
 	struct spool_stats spool;
 	uint64_t windows_sent, windows_duplicate, windows_rejected, retries;
-	uint64_t windows_dropped; /* by the spool, for size, by the queue or by rejection */
+	/* dropped by the spool, by the queue, for their size, or because they were rejected */
+	uint64_t windows_dropped;
 	uint64_t beats_sent, beats_failed, beats_replaced;
 	uint64_t sketches_sent, sketches_failed,
-	    sketches_dropped;	 /* failed: no answer, or refused */
+	    sketches_dropped;	 /* sketches_failed: no answer, or refused */
 	uint64_t sketches_again; /* sent once more on a new connection */
 	uint64_t uploaded_bytes; /* all requests, including resent ones */
 	uint64_t commands, bad_replies;

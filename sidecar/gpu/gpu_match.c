@@ -15,13 +15,14 @@ static uint32_t by_process(const struct gpu_poll_device *device, uint32_t count,
 			if (device[i].last.pid[k] != pid)
 				continue;
 			if (found != GPU_NONE && found != i)
-				return GPU_NONE; /* it works on several */
+				return GPU_NONE; /* the process works on several devices */
 			found = i;
 		}
 	return found;
 }
 
-/* Finds the device by a UUID or its beginning, as CUDA accepts it, if only one matches. */
+/* Finds the device by its UUID or by the UUID's beginning, as CUDA accepts it. More than one match
+ * is no match. */
 static uint32_t by_uuid(const struct gpu_poll_device *device, uint32_t count, const char *visible)
 {
 	uint32_t found = GPU_NONE;

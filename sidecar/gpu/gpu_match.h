@@ -15,11 +15,10 @@ enum gpu_match_source {
 	GPU_MATCH_LOCAL
 };
 
-/* pid: the process's, 0 unknown. visible: its entry of CUDA_VISIBLE_DEVICES ("GPU-...", also cut
- * short, or a number; "" not set). local_rank: -1 unknown. Uses the first source that is known: the
- * only device on which NVML sees the process; a UUID that matches one device; a number; the local
- * rank.
- * Numbers are those of NVML. GPU_NONE: unknown, or several. */
+/* pid: of the process; 0: unknown. visible: its entry of CUDA_VISIBLE_DEVICES ("GPU-...", perhaps
+ * abbreviated, or a number; "": not set). local_rank: -1: unknown. Uses the first source that is
+ * known: the only device on which NVML sees the process; a UUID that matches one device; a number;
+ * the local rank. Returns NVML's number of the device. GPU_NONE: unknown, or several. */
 uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid,
 		   const char *visible, int32_t local_rank, enum gpu_match_source *source);
 const char *gpu_match_source_name(enum gpu_match_source source); /* "process", "uuid", ... */

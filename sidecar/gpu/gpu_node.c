@@ -21,10 +21,10 @@
 #include "sidecar/os/os_signals.h"
 #include "base/http/http_user.h"
 
-/* After so many polls without an answer a GPU counts as lost. */
+/* After this many polls without an answer a GPU counts as lost. */
 #define FAILED_MAX 3u
 
-/* Reasons that limit clocks. Idle, and limits that somebody set, are not among them. */
+/* The reasons for limited clocks that count. An idle GPU and limits that somebody set do not. */
 static const struct {
 	uint64_t bit;
 	const char *name, *text;
@@ -151,7 +151,7 @@ static bool is_of_the_job(const struct process *p, uint32_t pid)
 	return false;
 }
 
-/* Who else has work on the GPU, assumed to have had it since the reading before. */
+/* Adds who else has work on the GPU. Assumes that they have had it since the previous reading. */
 static void feed_others(const struct feed *f, const struct gpu_sample *s, double ms)
 {
 	char subject[OS_SIGNAL_SUBJECT_BYTES], name[32];
@@ -191,7 +191,7 @@ static void feed_sample(const struct feed *f, const struct gpu_sample *s,
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
 		os_signals_level(f->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs, subject);
 	}
-	/* assume that a reason holds since the reading before */
+	/* assumes that a reason has held since the previous reading */
 	for (size_t i = 0; has(s, GPU_THROTTLE) && i < ARRAY_LEN(reasons); i++) {
 		if (!(s->value[GPU_THROTTLE] & reasons[i].bit))
 			continue;
@@ -386,7 +386,7 @@ void gpu_node_json(const struct node *n, const struct http_user *user, struct bu
 	buf_puts(b, "]},");
 }
 
-/* reason: NULL but for throttling. */
+/* reason: NULL except for throttling. */
 static void sample(const struct node *n, uint32_t i, const char *name, double v, const char *reason,
 		   struct metrics *m)
 {

@@ -136,7 +136,7 @@ int gpu_nvml_open(struct gpu_nvml **out, const char *library, char *why, size_t 
 	find(n->library, "nvmlShutdown", &n->shutdown);
 	rc = init ? init() : NVML_UNKNOWN;
 	if (rc) {
-		n->shutdown = NULL; /* init failed: nothing to undo */
+		n->shutdown = NULL; /* nvmlInit failed, so there is nothing to undo */
 		find(n->library, "nvmlErrorString", &text);
 		if (init)
 			snprintf(why, bytes, "nvmlInit_v2: %s",

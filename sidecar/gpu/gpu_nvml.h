@@ -48,7 +48,8 @@ struct gpu_sample {
 
 struct gpu_nvml;
 
-/* library: NULL or "" libnvidia-ml.so.1. 0 or -errno with the reason in why. May take seconds. */
+/* library: NULL or "" means libnvidia-ml.so.1. 0 or -errno with the reason in why. May take
+ * seconds. */
 int gpu_nvml_open(struct gpu_nvml **out, const char *library, char *why, size_t bytes);
 void gpu_nvml_close(struct gpu_nvml *n); /* NULL is a no-op */
 uint32_t gpu_nvml_count(const struct gpu_nvml *n);
@@ -56,5 +57,6 @@ const char *gpu_nvml_driver(const struct gpu_nvml *n); /* its version; "" not kn
 void gpu_nvml_identity(const struct gpu_nvml *n, uint32_t device, struct gpu_identity *out);
 /* 0; -EIO: the device answers no query, and *out has no value. */
 int gpu_nvml_read(const struct gpu_nvml *n, uint32_t device, struct gpu_sample *out);
-/* Waits for an XID event. 1: an event; 0: timeout; -ENOTSUP at once: no XID events here. */
+/* Waits for an XID event. 1: an event; 0: timeout; -ENOTSUP, at once: NVML reports no XID
+ * events. */
 int gpu_nvml_wait_xid(struct gpu_nvml *n, uint32_t timeout_ms, uint32_t *device, uint64_t *xid);

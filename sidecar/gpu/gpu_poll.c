@@ -14,7 +14,7 @@
 
 #define AGAIN_NS     60000000000ull
 #define CLOSE_WAIT_S 2
-/* A wait has pieces of this length, so that closing is quick. */
+/* Waits are divided into pieces of this length, so that closing is quick. */
 #define PIECE_MS 200u
 
 struct ring {
@@ -129,7 +129,7 @@ static void sleep_until(struct gpu_poll *p, uint64_t until_ns)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Waits until then; meanwhile listens for events, if NVML reports them. */
+/* Waits until until_ns. Meanwhile listens for events, if NVML reports them. */
 static void wait_until(struct gpu_poll *p, uint64_t until_ns)
 {
 	uint64_t now_ns, xid;
@@ -209,7 +209,8 @@ void gpu_poll_close(struct gpu_poll *p)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += CLOSE_WAIT_S;
 	if (pthread_timedjoin_np(p->thread, NULL, &until)) {
-		/* NVML blocks the thread: it and its memory stay until the process ends */
+		/* NVML blocks the thread, so the thread and its memory stay until the process
+		 * ends */
 		pthread_detach(p->thread);
 		return;
 	}

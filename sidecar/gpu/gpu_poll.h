@@ -15,13 +15,13 @@ struct gpu_poll;
 struct gpu_poll_device {
 	struct gpu_identity id;
 	struct gpu_sample last;	 /* at_ns 0: none yet */
-	uint64_t failed;	 /* polls without an answer, in a row */
+	uint64_t failed;	 /* consecutive polls without an answer */
 	uint64_t xid, xid_count; /* the last one; 0: none */
 };
 
 struct gpu_poll_state {
 	bool open;
-	char why[160]; /* not open: the reason */
+	char why[160]; /* why NVML is not open */
 	char driver[GPU_TEXT_BYTES];
 	uint32_t count;		 /* devices */
 	uint64_t polls, poll_ns; /* rounds over all devices, and their total time */
@@ -37,9 +37,9 @@ int gpu_poll_open(struct gpu_poll **out, const char *library, uint64_t period_ns
 void gpu_poll_close(struct gpu_poll *p); /* NULL is a no-op */
 void gpu_poll_state(struct gpu_poll *p, struct gpu_poll_state *out);
 bool gpu_poll_device(struct gpu_poll *p, uint32_t device, struct gpu_poll_device *out);
-/* Takes the device's new samples, oldest first. Their number, at most max. */
+/* Takes the device's new samples, oldest first. Returns their number, at most max. */
 uint32_t gpu_poll_take(struct gpu_poll *p, uint32_t device, struct gpu_sample *out, uint32_t max);
-/* Takes new XID events. Their number, at most max. */
+/* Takes new XID events. Returns their number, at most max. */
 struct gpu_poll_xid {
 	uint64_t at_ns, xid;
 	uint32_t device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * MAP_POPULATE lets the kernel make the pages first, so the measured access has no page fault. The
- * median of the accesses ignores those that were interrupted. */
+ * median of the accesses ignores interrupted ones. */
 #include "sidecar/os/first_touch.h"
 
 #include <sys/mman.h>

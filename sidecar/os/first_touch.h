@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * first_touch.h - what the first access to a page costs after the kernel has handled its page fault.
- * On bare metal that is a TLB miss. Under a hypervisor that maps guest pages itself, it may cost
- * more than the page fault, and it looks like time of the code that touches the page. */
+ * first_touch.h - what the first access to a page costs after the kernel has handled its page
+ * fault. On bare metal this is a TLB miss. Under a hypervisor that maps guest pages itself, it may
+ * cost more than the page fault, and it looks like time of the code that touches the page. */
 #pragma once
 
 #include <stdint.h>

@@ -117,7 +117,7 @@ enum os_group os_bpf_group(const char *program)
 	return programs[program_at(program)].group;
 }
 
-/* The mode does not use this program, so it is not missing. */
+/* Whether this mode does not use the program, so that it is not missing. */
 static bool is_elsewhere(const struct os_signals *s, const char *name, bool by_storage)
 {
 	uint32_t at = program_at(name);
@@ -218,7 +218,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	}
 	if (own.inode) {
 		o->rodata->task_number_ns = own.inode;
-		/* os_marks is indexed by numbers of the first namespace, which we do not know */
+		/* os_marks is indexed by PIDs of the initial namespace, which we do not know */
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}
 	o->rodata->os_by_storage = by_storage;
@@ -311,7 +311,7 @@ static int load_most(struct os_signals *s, struct os_bpf *b)
 	s->migrate_arguments = argument_count(kernel, MIGRATE_TYPE);
 	b->by_storage = has_task_storage(s, kernel);
 	err = load_mode(s, kernel, names, b->by_storage, &b->object);
-	/* os_tell reads the rows: task storage is useless without it */
+	/* os_tell reads the rows, so task storage is useless without it */
 	if (b->by_storage && err != -EPERM &&
 	    (err || bpf_program__fd(b->object->progs.os_tell) < 0)) {
 		if (!err)
@@ -365,7 +365,7 @@ void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
 
 	if (!b)
 		return;
-	/* ignore what began before: its begin may have been missed */
+	/* ignore waits that began earlier: their begin may have been missed */
 	if (on)
 		b->object->bss->os_attached_ns = clock_monotonic_ns();
 	bpf_object__for_each_program(p, b->object->obj)
@@ -397,7 +397,8 @@ bool os_bpf_stats(struct os_bpf *b, bool on)
 	return b->stats_fd >= 0;
 }
 
-/* Runs the iterator over all tasks. Copies rows into out (NULL: discards them); their number. */
+/* Runs the iterator over all tasks. Copies rows to out (NULL: discards them). Returns their
+ * number. */
 static uint32_t read_tasks(struct os_signals *s, struct os_thread *out, uint32_t max)
 {
 	struct os_bpf *b = s->bpf;

@@ -18,7 +18,7 @@ void os_cost_init(struct os_cost *c, double budget, uint32_t cpus, uint64_t now_
 	memset(c, 0, sizeof(*c));
 	c->budget = budget;
 	c->cpus = cpus ? cpus : 1;
-	c->next_ns = now_ns + EVERY_NS / 2; /* not while everything is new */
+	c->next_ns = now_ns + EVERY_NS / 2; /* not while everything is still starting */
 }
 
 const char *os_cost_group_name(enum os_group group)
@@ -77,7 +77,7 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 	c->total = 0;
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++) {
 		c->share[g] = (double)(sums->run_ns[g] - c->before.run_ns[g]) / all_ns;
-		if (!c->down[g].off) /* a brief attach has its own bounds */
+		if (!c->down[g].off) /* a briefly attached group has its own bounds */
 			c->total += c->share[g];
 		runs += sums->runs[g] - c->before.runs[g];
 	}
@@ -107,7 +107,8 @@ enum os_group os_cost_again(struct os_cost *c, uint64_t now_ns)
 	return OS_GROUP_COUNT;
 }
 
-/* How long a group may be attached briefly: its cost then is what the budget allows in 30 s. */
+/* How long a group may be attached briefly: so long that it costs what the budget allows in 30
+ * s. */
 static uint64_t look_ns(const struct os_cost *c, enum os_group g)
 {
 	double ns = (double)LOOK_EVERY_NS * c->budget / c->down[g].share;

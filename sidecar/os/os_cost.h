@@ -2,8 +2,8 @@
  * os_cost.h - keep the cost of the OS signals' BPF programs within a budget. The kernel counts
  * their run times for one second in ten. If the sum exceeds the budget twice in a row, the
  * costliest group is detached: first for a minute, then longer each time. While a rank is
- * suspected, a detached group is attached again briefly, so that it stays within the budget over
- * half a minute. Pure: time and sums are arguments. Threads: one caller. */
+ * suspected, a detached group is attached again for a short time, so short that it stays within the
+ * budget over half a minute. Pure: time and sums are arguments. Threads: one caller. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,8 +39,8 @@ struct os_cost {
 	struct {
 		bool off;
 		uint64_t until_ns;
-		uint32_t times;		/* in a row */
-		double share;		/* when it was detached */
+		uint32_t times;		/* consecutive times */
+		double share;		/* its cost when it was detached */
 		uint64_t look_until_ns; /* attached briefly until then; 0: it is not */
 		uint64_t look_again_ns;
 	} down[OS_GROUP_COUNT];
@@ -51,7 +51,7 @@ const char *os_cost_group_name(enum os_group group); /* "interrupts" */
 /* Whether to begin a measurement now, with os_cost_begin. */
 bool os_cost_due(const struct os_cost *c, uint64_t now_ns);
 void os_cost_begin(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns);
-/* True if it ended a measurement that was long enough. *down: the group to detach; OS_GROUP_COUNT:
+/* Ends a measurement. True: it was long enough. *down: the group to detach; OS_GROUP_COUNT:
  * none. */
 bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns,
 		 enum os_group *down);
@@ -61,5 +61,5 @@ enum os_group os_cost_again(struct os_cost *c, uint64_t now_ns);
  * rank is suspected. Call until it returns OS_GROUP_COUNT. */
 enum os_group os_cost_look(struct os_cost *c, bool wanted, uint64_t now_ns, bool *on);
 bool os_cost_is_attached(const struct os_cost *c, enum os_group group);
-/* "locks (0.41% of the CPUs' time)"; "" none. */
+/* The detached groups: "locks (0.41% of the CPUs' time)"; "": none. */
 const char *os_cost_text(const struct os_cost *c, char *out, size_t bytes);

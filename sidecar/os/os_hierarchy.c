@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Neither the job's mounts nor a mount of the host's are used: a job can put a file system there
- * that never answers, and the other would have to be asked for in the Pod. */
+ * The job's mounts are not used, because a job can mount a file system that never answers. A mount
+ * of the host's hierarchy is not used, because the Pod would have to request it. */
 #include "sidecar/os/os_hierarchy.h"
 
 #include <dirent.h>

@@ -71,7 +71,7 @@ int os_node_open(struct node *n)
 	return 0;
 }
 
-/* wait: waits until loading ends. */
+/* Takes the loaded signals. wait: waits until loading ends. */
 static void take_opened(struct os_node *k, bool wait)
 {
 	struct opening *o = k->opening;
@@ -146,7 +146,7 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 	if (n->os->paused != n->run.idle) {
 		n->os->paused = n->run.idle;
 		os_signals_pause(os, n->run.idle);
-		if (!n->run.idle) /* counts up to now belong to no rank */
+		if (!n->run.idle) /* counts so far belong to no rank */
 			os_signals_read(os, now_ns);
 	}
 	if (n->run.idle)

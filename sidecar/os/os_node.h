@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_node.h - OS signals of the node's ranks (os_signals.h): which processes, and what goes into
- * a window.
- * Owns: the signals, and a thread while they are loaded.  Threads: the loop's. */
+ * os_node.h - OS signals of the node's ranks (os_signals.h): which processes are watched, and
+ * what goes into a window.
+ * Owns: the signals, and a thread while they are loaded. Threads: the loop's. */
 #pragma once
 
 #include <stdint.h>
@@ -17,11 +17,12 @@ struct process;
 
 int os_node_open(struct node *n);
 void os_node_close(struct node *n);
-/* Once a second: follows the processes, reads the counters. */
+/* Call once a second: follows the processes, and reads the counters. */
 void os_node_tend(struct node *n, uint64_t now_ns);
 /* Reads the counters up to now, before a window of p. False: none of its signals are kept. */
 bool os_node_read(struct process *p);
-/* Signals of the window's stretch into w->signals (allocated). Only after os_node_read was true. */
+/* Puts the signals of the window's time into w->signals (allocated). Call only after os_node_read
+ * returned true. */
 void os_node_fill(struct process *p, struct window *w);
 /* NULL: off, or still being loaded. */
 struct os_signals *os_node_signals(const struct node *n);

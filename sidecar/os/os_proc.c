@@ -23,7 +23,7 @@
 #define NETNS_MAX     1024u
 #define CLOCK_MAX_KHZ 100000000u
 
-/* Reads a whole small file and terminates it; its bytes or -errno. */
+/* Reads a whole small file and terminates it. Returns the number of bytes or -errno. */
 static ssize_t slurp(const char *path, char *out, size_t bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -95,7 +95,7 @@ uint32_t os_proc_children(const char *proc, uint32_t root, const uint32_t *other
 			links[count++] = (struct link){pid, st.parent};
 	if (d)
 		closedir(d);
-	do { /* a child may come before its parent */
+	do { /* repeated, because a child may be listed before its parent */
 		before = found;
 		for (uint32_t i = 0; i < count && found < max; i++)
 			if (links[i].pid != root && !has(others, other_count, links[i].pid) &&
@@ -292,7 +292,7 @@ static void add_unified(struct os_proc_cgroup *out, const char *root, const char
 	char dir[1][OS_CGROUP_BYTES];
 
 	add_cpu(out, root, group);
-	/* the root's pressure is the host's, which is a signal of its own */
+	/* the root group's pressure is the host's, which is another signal */
 	if (strcmp(group, "/") && directories(dir, 1, root, group))
 		memcpy(out->unified, dir[0], sizeof(out->unified));
 	/* if the v1 controller is mounted, it has the limits */
@@ -673,7 +673,7 @@ static bool is_netns_of(const char *proc, const char *pid, uint32_t inode)
 	return !stat(path, &st) && (uint32_t)st.st_ino == inode;
 }
 
-/* True if `ip netns` named the namespace, in that process's view. out: the name. */
+/* Whether `ip netns` has named the namespace, as that process sees it. out: the name. */
 static bool named_by(const char *proc, const char *pid, uint32_t inode, char *out, size_t bytes)
 {
 	char path[PATH_BYTES];

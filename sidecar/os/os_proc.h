@@ -17,7 +17,8 @@ struct os_proc_stat {
 };
 /* 0, -ESRCH. */
 int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out);
-/* Living descendants of root, without root, without the others and their descendants; at most max. */
+/* Finds the living descendants of root, without the processes in others and their descendants; at
+ * most max. */
 uint32_t os_proc_children(const char *proc, uint32_t root, const uint32_t *others,
 			  uint32_t other_count, uint32_t *out, uint32_t max);
 /* Name of a thread (pid: its process); "?" if it has ended. */
@@ -25,7 +26,7 @@ void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_
 /* Calls fn for each thread with its total wait for a CPU; at most 512 threads. */
 void os_proc_run_wait(const char *proc, uint32_t pid,
 		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg);
-/* "some" of /proc/pressure/WHAT in microseconds since boot; -ENOENT. */
+/* The "some" total of /proc/pressure/WHAT, in microseconds since boot; -ENOENT. */
 int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
 /* A process that waits for a file lock, and the process that holds it. */
 struct os_proc_lock {
@@ -37,8 +38,7 @@ uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max)
 /* Time since boot in which the hypervisor ran other guests while a CPU of this machine had work, in
  * us, summed over the CPUs (/proc/stat); -ENOENT. */
 int os_proc_steal(const char *proc, uint64_t *us);
-/* The clock of a CPU now, and the highest that it can have, MHz. 0; -ENOENT: it has none that can be
- * read. */
+/* The present and the highest possible clock of a CPU, MHz. 0; -ENOENT: not readable. */
 int os_proc_clock(const char *sys, uint32_t cpu, double *mhz, double *most_mhz);
 
 /* Levels of cgroups that are read: a process's own group and its ancestors, v1 or v2. */
@@ -53,14 +53,14 @@ struct os_proc_cgroup {
 	uint32_t count;
 	char unified[OS_CGROUP_BYTES]; /* the group's directory in the v2 hierarchy; "" none */
 	struct os_proc_cgroup_dirs io, memory;
-	bool hidden; /* in another container, and this process may not look there */
+	bool hidden; /* the group is in another container, and this process may not read it */
 };
 void os_proc_cgroup_find(struct os_hierarchies *h, const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
-/* Sums how long these groups have stopped their tasks. False: none counts it. */
+/* Sums for how long these groups have throttled their tasks. False: no group counts this. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
-/* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
+/* The "some" total of the group's own cpu, memory or io pressure (v2), in microseconds; -ENOENT. */
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
 struct os_proc_memory {
 	uint32_t level; /* 0: its own group's */
@@ -81,14 +81,14 @@ struct os_proc_io_limit {
 uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out,
 			   uint32_t max);
 
-/* The NUMA node of each CPU into table (OS_CPU_MAX bytes); the number of nodes. */
+/* Writes the NUMA node of each CPU to table (OS_CPU_MAX bytes). Returns the number of nodes. */
 uint32_t os_proc_numa(const char *sys, uint8_t *table);
 /* "vda" for a device number of the block programs (major << 20 | minor). */
 void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes);
-/* Names a network namespace: "" if it is that of the host's first process or our own, else its `ip
- * netns` name, else "netns:[INODE]". */
+/* Names a network namespace. "": it is that of the host's first process, or our own. Otherwise its
+ * `ip netns` name, or "netns:[INODE]". */
 void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t bytes);
-/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and
+/* Finds which of the processes has the connection's socket; 0: none. Reads their net/tcp and
  * descriptors. */
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
 			      const struct os_connection *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Turns the kernel's counters into rows per second. A thread or place gets a row only with at least
- * ROW_MIN_MS in a second, so that a thousand threads without loss cost no rows. The sums per rank
+ * Turns the kernel's counters into rows per second. A thread or place gets a row only if it has at
+ * least ROW_MIN_MS in a second, so a thousand threads without loss cost no rows. The sums per rank
  * include everything. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -170,7 +170,8 @@ static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thre
 		snprintf(out, bytes, "%s of process %u", name, t->pid);
 }
 
-/* Whether it is the helper thread of the preload in a rank or a child of one: no step waits for it. */
+/* Whether it is the preload's helper thread, in a rank or in a child of a rank: no step waits for
+ * it. */
 static bool is_helper(const char *name)
 {
 	size_t n = strlen(RING_HELPER_NAME);
@@ -237,7 +238,8 @@ static void read_threads(struct os_signals *s, uint32_t count)
 
 /* ---- who had the CPU ---- */
 
-/* Uses the name seen when it ran before a waiting thread, else looks the name up. */
+/* Uses the name that was seen when the process ran in place of a waiting thread; otherwise looks
+ * the name up. */
 static void hog_text(const struct os_signals *s, uint32_t root, uint32_t other, const char *comm,
 		     char *out, size_t bytes)
 {
@@ -557,11 +559,11 @@ static void read_counters(struct os_signals *s)
 
 void os_read_maps(struct os_signals *s)
 {
-	/* first, because it also updates the processes' sums from the tasks */
+	/* must come first, because it also updates the processes' sums from the tasks */
 	uint32_t threads = os_bpf_threads(s);
 
 	read_processes(s);
-	read_devices(s); /* names that the interrupts use */
+	read_devices(s); /* reads names that read_interrupts uses */
 	read_threads(s, threads);
 	read_others(s);
 	read_interrupts(s);

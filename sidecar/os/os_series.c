@@ -14,7 +14,7 @@
 struct row {
 	uint32_t owner, kind; /* undefined in a free row */
 	uint64_t key;
-	uint32_t next; /* in its chain, or of free rows */
+	uint32_t next; /* next row of its chain, or of the free list */
 	bool used;
 	uint64_t serial; /* of the last bucket with a value */
 	char subject[OS_SIGNAL_SUBJECT_BYTES];

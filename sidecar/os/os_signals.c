@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window is requested after its slowness began. Every second is therefore stored: the seconds
+ * A window is requested only after its slowness began. So every second is stored, and the seconds
  * before the window give the usual value of each signal. */
 #include "sidecar/os/os_signals.h"
 
@@ -23,7 +23,7 @@
 #define PROGRAMS_MAX	  32u
 #define SHARERS_NAMED	  2u
 #define SHARERS_NS	  60000000000ull
-/* Candidates for a window's list, which keeps the strongest. */
+/* The most candidates for a window's list, which keeps the strongest. */
 #define CANDIDATES_MAX 1024u
 /* Values read from /proc, not by BPF: fields of os_signals_key. */
 enum {
@@ -41,7 +41,8 @@ enum {
 #define IO_LIMIT_AGAIN_NS 500000000ull /* in a shorter time a rate is inaccurate */
 #define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums all CPUs for each read */
 #define IO_LIMITS_MAX	  16u
-#define CLOCKS_MAX	  16u /* CPUs of a rank whose clock is read each time: two files each */
+/* the most CPUs of a rank whose clock is read each time: two files per CPU */
+#define CLOCKS_MAX 16u
 #define FIRST_TOUCH_AGAIN_NS                                                                       \
 	10000000000ull /* costs a millisecond where page faults are expensive */
 #define LEVELS_MAX 64u
@@ -71,7 +72,7 @@ static void seen_sweep(struct os_signals *s)
 	struct os_counter_seen *fresh = calloc(LIMIT_OS_COUNTERS, sizeof(*fresh));
 
 	s->seen_count = 0;
-	if (!fresh) { /* all counters start again; their growth is lost */
+	if (!fresh) { /* no memory: all counters start again, and their growth is lost */
 		memset(old, 0, LIMIT_OS_COUNTERS * sizeof(*old));
 		return;
 	}
@@ -102,7 +103,7 @@ uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, en
 	before = c->value;
 	c->value = value;
 	c->serial = s->serial;
-	/* a counter that fell was created anew: all of it is growth */
+	/* a counter that fell was created anew, so its whole value is growth */
 	return value >= before ? value - before : value;
 }
 
@@ -137,8 +138,8 @@ static void note_pid(struct os_signals *s, uint32_t pid, uint32_t root)
 	s->roots[at] = root;
 }
 
-/* A process belongs to the nearest rank above it: the workers of a serving engine are ranks below
- * its other processes, which are watched, too. */
+/* Watches a rank's process and its descendants. A process belongs to its nearest ancestor that is a
+ * rank: the workers of a serving engine are ranks, and descendants of other watched processes. */
 static void watch_family(struct os_signals *s, uint32_t root)
 {
 	uint32_t children[CHILDREN_MAX], ranks[LIMIT_NODE_PROCESSES], n;
@@ -146,7 +147,7 @@ static void watch_family(struct os_signals *s, uint32_t root)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		ranks[i] = s->ranks[i].pid;
 	note_pid(s, root, root);
-	/* the rank first, so that the kernel side also watches what it forks from now on */
+	/* the rank comes first, so that the kernel side also watches what it forks from now on */
 	os_bpf_watch(s->bpf, root, root);
 	n = os_proc_children(s->options.proc_root, root, ranks, LIMIT_NODE_PROCESSES, children,
 			     CHILDREN_MAX);
@@ -312,7 +313,7 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	}
 }
 
-/* Makes the group part of a counter's key: another group has another counter. */
+/* Makes the group a part of a counter's key, because another group has another counter. */
 static uint32_t group_id(const char *path)
 {
 	return (uint32_t)hash_bytes(HASH_SEED, path, strlen(path));
@@ -394,7 +395,8 @@ static void read_first_touch(struct os_signals *s)
 					 NULL);
 }
 
-/* Mean over CPUs that the rank used; without BPF they are not known, and the first ones stand for them. */
+/* The mean clock of the CPUs that the rank used. Without BPF these are not known, and the first
+ * CPUs stand for them. */
 static void read_clock(struct os_signals *s, const struct os_rank *r)
 {
 	double sum = 0, most = 0, mhz, most_mhz;
@@ -622,7 +624,7 @@ static enum os_group group_of(enum os_signal_kind kind)
 	case OS_SIGNAL_SOFTIRQ_STOLEN:
 	case OS_SIGNAL_IRQ_STOLEN:
 		return OS_GROUP_INTERRUPTS;
-	default: /* also read elsewhere, or not per second */
+	default: /* read elsewhere too, or not per second */
 		return OS_GROUP_ALWAYS;
 	}
 }
@@ -704,7 +706,7 @@ struct sharer {
 	const struct os_lock_use *use;
 };
 
-/* Finds other processes, and the rank's own threads except its first; their number, at most
+/* Finds other processes, and the rank's own threads except its first. Returns their number, at most
  * OS_SHARERS. */
 static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_place *p,
 			   struct sharer *out)
@@ -745,8 +747,8 @@ static size_t sharer_name(const struct sharer *sharer, uint32_t root, bool next,
 			    : snprintf(out, bytes, "%s%.16s (pid %u)", joint, u->comm, u->pid));
 }
 
-/* Appends who contends most for the rank's locks at this place. A name without room is left out;
- * for the first one the place is shortened. */
+/* Appends who contends most for the rank's locks at this place. A name without room is left out; to
+ * fit the first name, the place is shortened. */
 static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject,
 			size_t bytes)
 {
@@ -775,7 +777,7 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 	}
 }
 
-/* Collects the two rows of a level; they come in any order. */
+/* Collects the two rows of a level, which come in any order. */
 static void level_row(struct pick *p, const struct os_series_row *row)
 {
 	bool readings = row->kind == OS_ROW_READINGS;
@@ -857,7 +859,7 @@ static void on_host_row(void *arg, const struct os_series_row *row)
 		p->disk[i].count = *row;
 }
 
-/* Zero counts only if something was counted. */
+/* Whether the signal was counted at all. Only then is a zero meaningful. */
 static bool is_counted(const struct pick *p, enum os_signal_kind kind)
 {
 	const struct os_signals *s = p->s;
@@ -876,7 +878,7 @@ static bool is_counted(const struct pick *p, enum os_signal_kind kind)
 	}
 }
 
-/* Totals are reported also when they are zero: zero is evidence. */
+/* Adds totals that are zero, because zero is evidence. */
 static void take_zeroes(struct pick *p, double usual)
 {
 	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
@@ -942,7 +944,8 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 
 /* ---- open, close ---- */
 
-/* Names it at once, not at the first rank, if ranks' cgroups can't be seen from here. */
+/* Reports at once, not only with the first rank, if the cgroups of ranks cannot be read from
+ * here. */
 static void look_at_cgroups(struct os_signals *s)
 {
 	size_t used = strlen(s->stats.missing);

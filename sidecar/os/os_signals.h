@@ -18,22 +18,23 @@ struct os_signals_options {
 	const char *proc_root, *sys_root; /* NULL: /proc, /sys; borrowed */
 	struct canary *canary;		  /* measures stops of the machine; borrowed, may be NULL */
 	bool no_bpf;			  /* only /proc */
-	/* programs not to load, comma-separated; "task_storage": keep the threads' rows in a hash;
-	 * may be NULL */
+	/* programs not to load, comma-separated; "task_storage" keeps the threads' rows in a hash
+	 * instead; may be NULL */
 	const char *without;
 	double bpf_budget; /* share of the time of all CPUs for the programs; 0: no limit */
 };
 
 struct os_signals_stats {
 	bool bpf;
-	char why[160];	   /* why BPF is off */
-	char missing[320]; /* programs that this kernel cannot load and the like, with the reason */
+	char why[160]; /* why BPF is off */
+	/* what this kernel lacks, such as programs that it cannot load, with the reason */
+	char missing[320];
 	uint32_t ranks, processes, threads; /* watched now */
 	uint32_t series;
 	uint64_t lost_threads, lost_others, lost_block, lost_locks,
 	    lost_processes;	 /* no room in the kernel */
 	uint64_t lost_series;	 /* no room here */
-	uint64_t reads, read_ns; /* of the maps, and the CPU time that took */
+	uint64_t reads, read_ns; /* reads of the maps, and the CPU time that they took */
 	uint64_t map_bytes;
 	/* the programs' cost in the last measured second, as a share of the time of all CPUs */
 	double cost, budget;
@@ -41,28 +42,28 @@ struct os_signals_stats {
 	char turned_down[160];	    /* groups of programs detached for their cost; "" none */
 };
 
-/* 0 also without BPF; -ENOMEM. */
+/* 0, even without BPF; -ENOMEM. */
 int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns);
 void os_signals_close(struct os_signals *s); /* NULL is a no-op */
 /* Watches a rank's process with its children, present and future. Idempotent. 0, -ENOSPC. */
 int os_signals_watch(struct os_signals *s, uint32_t pid, uint64_t now_ns);
 void os_signals_unwatch(struct os_signals *s, uint32_t pid);
 bool os_signals_watches(const struct os_signals *s, uint32_t pid);
-/* The n-th watched rank's process; 0: no more. */
+/* The process of the n-th watched rank; 0: no more. */
 uint32_t os_signals_rank(const struct os_signals *s, uint32_t n);
 /* closer: a rank is a suspect, so groups detached for their cost are attached briefly. */
 void os_signals_closer(struct os_signals *s, bool closer);
-/* While paused nothing is counted; for times without a watched rank. */
+/* While paused nothing is counted. Meant for times without a watched rank. */
 void os_signals_pause(struct os_signals *s, bool paused);
 /* Reads everything; call it once a second. Takes about a millisecond. */
 void os_signals_read(struct os_signals *s, uint64_t now_ns);
 /* Fills list with the rank's notable signals between begin and end, most important first, and with
  * the totals. step_ms: median step of the window, 0 unknown. unusual: the window is an anomaly, so
- * its time is not usual for later windows. The number of signals. */
+ * its time is not usual for later windows. Returns the number of signals. */
 uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, bool unusual, struct os_signal *list, uint32_t max);
-/* Adds what other code measured of a watched rank: a reading of a level, or a count since the last
- * call. key: distinguishes several of a kind; below 2^56. */
+/* These two add what other code measured about a watched rank: a reading of a level, or a count
+ * since the last call. key: distinguishes several signals of a kind; below 2^56. */
 void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
 		      double value, const char *subject);
 void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,

@@ -12,12 +12,12 @@
 
 /* Kinds of rows that become signals only together with another row. */
 enum os_row_kind {
-	OS_ROW_IO_NS = OS_SIGNAL_KINDS, /* of requests that the rank issued */
+	OS_ROW_IO_NS = OS_SIGNAL_KINDS, /* time of requests that the rank issued */
 	OS_ROW_IO_COUNT,
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
-	OS_ROW_READINGS, /* of a level; key: kind << 56 | the level's key */
-	OS_ROW_MISSED,	 /* time without a group of programs, in ns; key: enum os_group */
+	OS_ROW_READINGS, /* number of readings of a level; key: kind << 56 | the level's key */
+	OS_ROW_MISSED,	 /* ns during which a group of programs was detached; key: enum os_group */
 	OS_ROW_KINDS
 };
 
@@ -44,16 +44,16 @@ struct os_counter_seen {
 	uint64_t serial; /* of the last read that saw it */
 };
 
-/* A process that waited for a lock, to name those that share it with a rank. */
+/* A process that waited for a lock. Used to name the processes that share the lock with a rank. */
 struct os_lock_use {
 	uint64_t lock;	   /* its address, as a number to compare; 0: free */
-	uint32_t pid, tid; /* tid: of a watched process, if not its first thread; else 0 */
+	uint32_t pid, tid; /* tid: a thread of a watched process, other than its first; else 0 */
 	double ms;	   /* recent wait: halved each second */
 	char comm[16];
 	uint64_t at_ns;
 };
 
-/* The locks of a place where a rank waits. */
+/* The locks at a place where a rank waits. */
 struct os_lock_place {
 	uint32_t root;
 	int32_t stack;
@@ -101,7 +101,7 @@ struct os_signals {
 	bool closer; /* a rank is a suspect */
 	struct {
 		struct os_connection c;
-		uint32_t pid; /* 0: of no process that is watched */
+		uint32_t pid; /* 0: it belongs to no watched process */
 		bool known;
 	} connections[OS_CONNECTIONS];
 	uint32_t connection_next;
@@ -116,8 +116,8 @@ struct os_signals {
 /* os_signals.c */
 struct os_rank *os_signals_find(struct os_signals *s, uint32_t pid);
 uint32_t os_signals_root(const struct os_signals *s, uint32_t pid); /* 0: not watched */
-/* How much the counter grew since the last read. first: what a new counter's value means:
- * OS_FIRST_IS_ALL if it began at 0, OS_FIRST_IS_NOTHING if unknown. */
+/* How much the counter grew since the last read. first: how much of a new counter's value is
+ * growth. OS_FIRST_IS_ALL: it began at 0; OS_FIRST_IS_NOTHING: unknown, so nothing counts. */
 enum os_first { OS_FIRST_IS_ALL, OS_FIRST_IS_NOTHING };
 uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, enum os_first first);
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes);
@@ -134,7 +134,7 @@ struct os_signals_program { /* from BPF run-time statistics, while they are on *
 	char name[32];
 	uint64_t run_count, run_time_ns;
 };
-/* At most max; their number. */
+/* Fills at most max programs. Returns their number. */
 uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out, uint32_t max);
 
 enum os_map {
@@ -153,21 +153,22 @@ enum os_map {
 };
 /* Adds rows for the threads that watched processes already have. */
 void os_bpf_adopt(struct os_signals *s);
-/* Reads the rows of all watched threads into s->values; their number. Call it before reading the
- * processes, because it updates their sums. */
+/* Reads the rows of all watched threads into s->values. Returns their number. Call it before
+ * reading the processes, because it updates their sums. */
 uint32_t os_bpf_threads(struct os_signals *s);
 enum os_group os_bpf_group(const char *program);
 void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on);
-/* Makes the kernel count the run times of all BPF programs (5.8), or stop; whether it does. */
+/* Makes the kernel start or stop counting the run times of all BPF programs (5.8). Returns whether
+ * it counts. */
 bool os_bpf_stats(struct os_bpf *b, bool on);
 /* Size of the largest map's keys and values; os_bpf_open checks. */
 #define OS_KEYS_BYTES	(256u << 10)
 #define OS_VALUES_BYTES (4u << 20)
-/* Reads all entries into s->keys and s->values; their number. For a per-CPU map: the number of
- * CPUs, values only. */
+/* Reads all entries into s->keys and s->values. Returns their number. For a per-CPU map: only
+ * values, and returns the number of CPUs. */
 uint32_t os_bpf_map(struct os_signals *s, enum os_map map);
 void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key);
-/* The stack's addresses, innermost first; their number. */
+/* Reads the stack's addresses, innermost first. Returns their number. */
 uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max);
 uint64_t os_bpf_bytes(const struct os_bpf *b);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The protocol is NCCL's own client's (src/ras/client.cc): lines, and the server closes after the answer to
- * STATUS. A server that does not know JSON answers its request with something other than OK, and STATUS
- * then gives text. */
+ * The protocol is that of NCCL's own client (src/ras/client.cc). It consists of lines; the server
+ * closes the connection after the answer to STATUS. A server that does not know JSON answers the
+ * request for JSON with something other than OK, and then STATUS gives text. */
 #include "sidecar/ras/ras_answer.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "base/limits.h"
 #include "base/text/jsonget.h"
 
-#define HASH_BYTES     24 /* shown of a communicator's hash */
+#define HASH_BYTES     24 /* characters shown of a communicator's hash */
 #define FUNCTION_BYTES 24
 #define FUNCTIONS_MAX  16 /* NCCL has eight */
-#define IN_PROGRESS    7  /* ncclInProgress: an async_error that is none */
+#define IN_PROGRESS    7  /* ncclInProgress: an async_error that is not an error */
 #define NUMBER_MAX     1e15
 
 /* Printable ASCII only: the text goes to logs and terminals. */
@@ -187,7 +187,7 @@ static int read_json(const char *text, size_t bytes, const uint32_t *pids, uint3
 
 /* ---- text ---- */
 
-/* "#0-0 (fa93daea854b060b) MISMATCH", and what the next line says of it. */
+/* Reads "#0-0 (fa93daea854b060b) MISMATCH", and what the next line says about it. */
 static void look_at_group(struct ras_report *r, const char *line, size_t bytes, const char *next,
 			  size_t next_bytes)
 {
@@ -277,7 +277,7 @@ static int say(int sock, const char *line)
 	return n == (ssize_t)bytes ? 0 : n < 0 ? -errno : -EAGAIN;
 }
 
-/* Reads a line, byte by byte: what follows it is another answer. Cuts it to the room. */
+/* Reads a line byte by byte, because another answer follows it. Cuts the line to the room. */
 static int hear(int sock, char *out, size_t room)
 {
 	size_t at = 0;
@@ -317,7 +317,8 @@ static int talk(int sock, char *out, size_t room, size_t *bytes)
 	if (!err && strncmp(line, greeting, sizeof(greeting) - 1))
 		err = -EPROTO;
 	err = err ? err : say(sock, "SET FORMAT json\n");
-	err = err ? err : hear(sock, line, sizeof(line)); /* without OK: text */
+	/* an answer other than OK: the status will be text */
+	err = err ? err : hear(sock, line, sizeof(line));
 	err = err ? err : say(sock, "STATUS\n");
 	return err ? err : hear_all(sock, out, room, bytes);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ras_answer.h - what NCCL's RAS service says of a job: its answer to STATUS, as JSON (2.28.7 and later) or
- * text (2.24 and later). Evidence, not truth: it has called a job healthy that hung for half an hour.
- * Pure, apart from ras_answer_get.  Trust: whoever listens on the port may answer anything.  Threads:
+ * ras_answer.h - what NCCL's RAS service reports about a job: its answer to STATUS, as JSON (2.28.7
+ * and later) or text (2.24 and later). It is evidence, not truth: it has called a job healthy that
+ * had hung for half an hour.
+ * Pure, apart from ras_answer_get. Trust: whoever listens on the port may answer anything. Threads:
  * any. */
 #pragma once
 
@@ -11,11 +12,11 @@
 #include "model/os_signal.h"
 
 #define RAS_FINDINGS_MAX 8u
-#define RAS_PIDS_MAX	 64u /* of this node, in a question */
+#define RAS_PIDS_MAX	 64u /* processes of this node in a question */
 
 enum ras_kind {
 	RAS_MISSING = 1, /* a rank does not answer, or is dead */
-	RAS_MISMATCH,	 /* ranks have entered a collective unequally often */
+	RAS_MISMATCH,	 /* ranks have entered a collective different numbers of times */
 	RAS_ERROR,	 /* NCCL reports an asynchronous error */
 	RAS_ABORTED,
 };
@@ -29,12 +30,12 @@ struct ras_finding {
 struct ras_report {
 	uint32_t json; /* 0: text */
 	uint32_t communicators, ranks, missing;
-	uint64_t ours; /* bit i: the i-th pid of the question is among its processes */
-	uint32_t finding_count, findings_cut; /* cut: without room */
+	uint64_t ours; /* bit i: the i-th pid of the question is one of the job's processes */
+	uint32_t finding_count, findings_cut; /* findings_cut: findings without room */
 	struct ras_finding finding[RAS_FINDINGS_MAX];
 };
 
-/* Reads an answer to STATUS. 0; -EBADMSG: it is neither form; -ENOMEM. */
+/* Reads an answer to STATUS. 0; -EBADMSG: neither JSON nor text as expected; -ENOMEM. */
 int ras_answer_read(const char *text, size_t bytes, const uint32_t *pids, uint32_t pid_count,
 		    struct ras_report *out);
 /* Asks over a connected socket with timeouts, and reads the answer: at most LIMIT_RAS_BYTES. 0; as

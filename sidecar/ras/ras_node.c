@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The port belongs to one process of one job. Any user may have it, so only ranks of that user get signals:
- * those that stand still and whose processes the report names, or, as it names them by numbers of their
- * own PID namespace, all that stand still if the user has one job on this node. */
+ * The port belongs to one process of one job, of any user. So only ranks of that user get signals:
+ * those that stand still and whose processes the report names. The report uses the numbers of the
+ * job's own PID namespace, which we may not know. So if the user has only one job on this node, all
+ * its ranks that stand still get signals. */
 #include "sidecar/ras/ras_node.h"
 
 #include <arpa/inet.h>
@@ -26,19 +27,21 @@
 #include "sidecar/os/os_signals.h"
 #include "sidecar/ras/ras_answer.h"
 
-/* Earlier than a hang is reported, so that its first window has an answer that comes at once. */
+/* Shorter than the time until a hang is reported, so that a quick answer is already in the hang's
+ * first window. */
 #define STILL_NS 2500000000ull
 #define AGAIN_NS 30000000000ull
-/* For each read and write, and for all: the service itself waits 10 s for processes that do not answer.
- * By then the hang has been reported, and another window carries the answer. */
+/* The timeout of each read and write, and of the whole conversation. The service itself waits 10 s
+ * for processes that do not answer. By then the hang has been reported, and another window carries
+ * the answer. */
 #define WAIT_S	 12
 #define WHOLE_MS 15000u
-/* No user's: a service that does not answer delays no user's requests. */
+/* The jobs belong to no real user, so a service that does not answer delays no user's requests. */
 #define RAS_UID UINT32_MAX
 
 struct ras_stats {
 	uint64_t asked, answered;
-	uint64_t refused; /* nobody listens, or nobody takes the connection */
+	uint64_t refused; /* nobody listens, or nobody accepts the connection */
 	uint64_t slow;	  /* no whole answer in time */
 	uint64_t bad;	  /* not an answer of RAS, or too long */
 };
@@ -53,7 +56,8 @@ struct ras_node {
 	uint64_t asked_ns;
 	struct ras_stats stats;
 	struct ras_report last; /* the latest answer */
-	/* of each slot: hash of the findings that its windows have, and of the hang's begin */
+	/* for each slot: hash of the hang's begin and of the findings that the hang's windows
+	 * already have */
 	uint64_t shipped[LIMIT_NODE_PROCESSES];
 	uint64_t last_unix_ns; /* 0: none yet */
 };
@@ -109,7 +113,8 @@ static bool is_named(const struct ras_node *r, pid_t pid)
 	return false;
 }
 
-/* Nothing if a window of this hang has these findings. Its first one has all that is known by then. */
+/* Ships another window of the hang, unless an earlier one has these findings. The first window has
+ * everything known by then. */
 static void ship_again(struct node *n, const struct process *p, uint64_t now_ns)
 {
 	struct ras_node *r = n->ras;
@@ -147,7 +152,8 @@ static void tell(struct node *n, uint64_t now_ns)
 
 /* ---- the answer ---- */
 
-/* The parser is not trusted: its texts end somewhere, and its counts fit. */
+/* The parser is not trusted, so this ensures that texts are terminated and counts are within
+ * bounds. */
 static bool take(struct ras_report *to, const struct reader_job *j)
 {
 	if (j->answer_bytes != sizeof(*to))
@@ -229,7 +235,8 @@ static bool make_blocking(int sock)
 	       !setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 }
 
-/* Hands the connection to a reader, a second after it was begun: nobody waits for it. */
+/* Hands the connection to a reader, a second after it was begun, so that nobody has to wait for the
+ * connection. */
 static void hand_over(struct ras_node *r)
 {
 	struct pollfd p = {.fd = r->sock, .events = POLLOUT};
@@ -239,7 +246,8 @@ static void hand_over(struct ras_node *r)
 
 	if (poll(&p, 1, 0) > 0)
 		getsockopt(r->sock, SOL_SOCKET, SO_ERROR, &err, &bytes);
-	/* it must have taken the connection by now, so that the kernel knows whose it is */
+	/* the service must have accepted the connection by now, so that the kernel knows whose it
+	 * is */
 	j = !err && peer_user(r->sock, &r->uid) && make_blocking(r->sock) ? calloc(1, sizeof(*j))
 									  : NULL;
 	if (!j) {
@@ -312,7 +320,7 @@ void ras_node_close(struct node *n)
 		return;
 	loop_source_close(r->answers);
 	reader_queue_close(r->queue);
-	r->job = NULL; /* the queue had it */
+	r->job = NULL; /* the queue owned it */
 	forget_question(r);
 	free(r);
 }

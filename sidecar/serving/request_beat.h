@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * request_beat.h - what a beat reports of each job's requests, in the room that the ranks leave.
- * Guarantees: a job without room in one beat comes first in the next one, so that each job has its
- * turn however many there are. What did not arrive is reported again.
+ * request_beat.h - what a beat reports about each job's requests, in the room that the ranks leave.
+ * Guarantees: a job without room in one beat comes first in the next, so each job has its turn,
+ * however many there are. Content that did not arrive is reported again.
  * Threads: one caller. */
 #pragma once
 
@@ -12,12 +12,13 @@ struct beat;
 struct request_table;
 
 struct request_beat {
-	struct request_job sent[LIMIT_NODE_PROCESSES]; /* in the last beat */
-	uint32_t count, first; /* of sent; place of the next beat's first job */
-	bool waits;	       /* a job had no room */
+	struct request_job sent[LIMIT_NODE_PROCESSES]; /* content of the last beat */
+	/* count: entries of sent; first: place of the job with which the next beat begins */
+	uint32_t count, first;
+	bool waits; /* a job had no room */
 };
 
-/* Fills q->sent with what is new of the jobs of the beat's ranks. arrived: so did the beat before.
- * Returns how many bytes of the room are left. */
+/* Fills q->sent with news of the jobs of the beat's ranks. arrived: whether the previous beat
+ * arrived. Returns how many bytes of the room are left. */
 size_t request_beat_fill(struct request_beat *q, struct request_table *t, const struct beat *b,
 			 bool arrived, size_t room, uint64_t now_ns);

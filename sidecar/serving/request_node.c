@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Many requests miss an objective because of one step. Its span and its windows are looked for once
- * (the links), and at most LINKS_BURST times at once. */
+ * Many requests may miss an objective because of one step. The step's span and windows are searched
+ * only once (struct link), and at most LINKS_BURST steps at once. */
 #include "sidecar/serving/request_node.h"
 
 #include <errno.h>
@@ -21,16 +21,17 @@
 #include "sidecar/node.h"
 #include "sidecar/serving/request_beat.h"
 
-#define LINKS	      16u
-#define READS_BURST   16.0 /* of a process's records: 4 to 14 ms each, in which no ring is drained */
+#define LINKS 16u
+/* reads of a process's records: 4 to 14 ms each, during which no ring is drained */
+#define READS_BURST   16.0
 #define READS_PER_S   4.0
 #define SPANS_MAX     20000u /* records of a process in one step that are looked at */
 #define LISTED_MAX    500u   /* requests in an answer */
 #define TEXT_ID_BYTES 17
-/* of a beat: all that is not of a rank or a job, and what announces one of these */
+/* Bytes of a beat besides its ranks and jobs, including the tags of these. */
 #define BEAT_HEAD_BYTES 512u
 
-/* A slow step that was looked at. */
+/* A slow step that was examined. */
 struct link {
 	uint64_t begin_ns;
 	uint32_t process;
@@ -44,16 +45,17 @@ struct request_node {
 	uint32_t links;
 	struct anomaly_bucket bucket;
 	struct request_beat beat;
-	uint64_t sent_before; /* the uplink's beats when the last one was handed over */
-	bool violated;	      /* since the last beat */
-	bool pieces_wait;     /* without room in it */
+	uint64_t sent_before; /* the uplink's count of beats when the last beat was handed over */
+	bool violated;	      /* a violation occurred since the last beat */
+	bool pieces_wait;     /* pieces had no room in the last beat */
 	struct request_pieces pieces[LIMIT_NODE_PROCESSES];
 	/* windows to ask for, once the aggregator knows why */
 	struct ask {
 		uint64_t due_ns; /* 0: free */
 		struct wire_command command;
 	} wait[LINKS];
-	uint64_t unlinked; /* violations whose step was not looked at: too many at once */
+	/* violations whose step was not examined, because there were too many at once */
+	uint64_t unlinked;
 };
 
 /* ---- the slow step of a request ---- */
@@ -89,7 +91,8 @@ static void find_span(struct process *p, const struct request_step *s, uint64_t 
 	recorder_extract_free(&x);
 }
 
-/* Beats come faster after a violation, and the aggregator looks at them every second. */
+/* How long to wait before asking for windows. Beats come faster after a violation, and the
+ * aggregator examines them every second. */
 #define ASK_AFTER_NS 5000000000ull
 
 static void ask_windows(struct node *n, const char *job, const struct request_violation *v)
@@ -237,7 +240,7 @@ void request_node_forward(const struct process *p, uint64_t until_ns, uint64_t n
 
 /* ---- beats ---- */
 
-/* What the ranks leave of the beat's bytes. */
+/* How many of the beat's bytes the ranks leave. */
 static size_t room_of(const struct beat *b)
 {
 	size_t room = LIMIT_BEAT_BYTES_PER_RANK * (b->rank_count + 1ull) - BEAT_HEAD_BYTES;
@@ -250,7 +253,7 @@ static size_t room_of(const struct beat *b)
 	return room;
 }
 
-/* Pieces of requests, in the room that is left. */
+/* Adds pieces of requests, in the room that is left. */
 static void add_pieces(struct node *n, struct beat *b, size_t room)
 {
 	uint32_t at[LIMIT_NODE_PROCESSES], count[LIMIT_NODE_PROCESSES], jobs = 0;
@@ -260,7 +263,7 @@ static void add_pieces(struct node *n, struct beat *b, size_t room)
 		struct request_pieces *p = &q->pieces[jobs];
 		const char *job;
 
-		/* they are only read */
+		/* the pieces are only read */
 		p->piece = (struct request_piece *)(uintptr_t)request_table_pieces(q->table, i,
 										   &job, &p->count);
 		request_table_sent(q->table, i, 0);
@@ -375,7 +378,7 @@ bool request_node_json(struct node *n, const struct http_user *user, const struc
 	return true;
 }
 
-/* What is over has no series: its last values would look like those of now. */
+/* A job that has ended has no series: its last values would look like present ones. */
 static bool is_shown(const struct node *n, const struct http_user *user, const char *job)
 {
 	for (uint32_t i = 0; http_user_sees_job(user, job) && i < LIMIT_NODE_PROCESSES; i++) {
@@ -401,7 +404,7 @@ void request_node_metrics(struct node *n, const struct http_user *user, struct m
 
 		if (!s || !is_shown(n, user, job))
 			continue;
-		/* each request in one of them, so that they can be summed */
+		/* each request counts in exactly one of these, so they can be summed */
 		const uint64_t values[] = {s->ended, s->lost - s->evicted, s->evicted};
 
 		for (size_t k = 0; k < ARRAY_LEN(results); k++)

@@ -17,8 +17,8 @@
 #include "base/room.h"
 #include "symbol/symbol_resolver.h"
 
-/* A node with 8 PyTorch ranks samples some 10,000 addresses in 5,000 functions. At these limits the
- * tables are emptied. */
+/* A node with 8 PyTorch ranks samples some 10,000 addresses in 5,000 functions. When a table
+ * reaches its limit, the tables are emptied. */
 #define ADDRESSES   (1u << 17)
 #define FUNCTIONS   (1u << 15)
 #define CACHE_BYTES (8u << 20)
@@ -82,7 +82,7 @@ int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options 
 		cpu_profile_close(p);
 		return -ENOMEM;
 	}
-	/* without a resolver, frames get file and page */
+	/* without a resolver, frames are named by file and page */
 	if (o->resolve && symbol_resolver_open(&p->resolver, &ro))
 		p->resolver = NULL;
 	*out = p;

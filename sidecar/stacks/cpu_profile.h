@@ -2,9 +2,9 @@
  * cpu_profile.h - CPU and blocked time of ranks by function, from drained periods, for sketches.
  * Native frames get their names from this node's symbol files, through a cache by (file, address).
  * A frame without a symbol is named by file and page: "libcuda.so.1+0x2f5000". Python and kernel
- * frames have names already.
- * A new address costs a search, and a new file its index. So naming has a budget of CPU time per
- * round. Frames beyond it are named by file and page, and looked up in a later round.
+ * frames have names already. A new address costs a search, and a new file costs building its index.
+ * So naming has a budget of CPU time per round. Frames beyond the budget are named by file and
+ * page, and looked up in a later round.
  * Owns: the resolver, the tables. Threads: one caller. Trust: batches are valid
  * (stack_batch_valid), names in them anything; tables are bounded. */
 #pragma once
@@ -18,7 +18,7 @@
 
 struct cpu_profile_options {
 	const char *proc_root; /* borrowed */
-	const char *index_dir; /* of symbol indexes; NULL: a private one */
+	const char *index_dir; /* directory for symbol indexes; NULL: a private one */
 	bool resolve;	       /* look symbols up at all */
 	struct symbol_reader
 	    *reader; /* reads the files, borrowed; NULL: this process does, for tests */

@@ -38,15 +38,15 @@
 #define WIDE_MIN_NS   10000000000ull /* do not start with less time left */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
-/* Longest wait for the drain that completes a window. If it fails, the window goes without that
- * drain. Rings fill during the wait, so none follows for a while. */
+/* The longest wait for the drain that completes a window. After that the window goes without the
+ * drain. Rings fill during a wait, so for a while no other wait follows. */
 #define EXTRACT_WAIT_MS	   40u
 #define EXTRACT_BACKOFF_NS 2000000000ull
 #define THREAD_NICE	   5
 /* the sampler's own limit */
 #define RECORDED_MAX 512u
-/* Record a waking thread if the waits that it ended took a 20th of a period. At most WAKERS_MAX
- * candidates per process. */
+/* A waking thread is recorded if the waits that it ended took a 20th of a period. At most
+ * WAKERS_MAX candidates per process. */
 #define WAKER_SHARE 20u
 #define WAKERS_MAX  16u
 /* Shorter times off the CPU are dropped. Most switches are shorter; a step has some hundred longer
@@ -80,14 +80,14 @@ struct cpu_stacks {
 	/* used only by the loop */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
 	bool raising;
-	double wide_left_ns; /* of sampling the whole node */
+	double wide_left_ns; /* for sampling the whole node */
 	uint64_t wide_at_ns;
 	/* under lock: what the loop requests */
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* requested turns so far, and the time of the last */
 	uint64_t roots_serial;
 	struct recorded recorded[RECORDED_MAX];
-	bool recorded_new; /* some of them are not on yet */
+	bool recorded_new; /* some threads in recorded[] are not on yet */
 	bool raise, drain, stop, wide;
 	/* under lock: what the thread has done */
 	uint64_t done, drained_ns;
@@ -190,7 +190,7 @@ static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 			*m = (struct member){.pid = pid};
 			m->asked_of = s->roots_serial - 1;
 		}
-		/* not found among these roots, or a pid that was used again */
+		/* no rank was found among earlier roots, or the pid was used again */
 		if (m && ((!m->root && m->asked_of != s->roots_serial) ||
 			  s->stats.drains > m->seen + PERIODS)) {
 			m->root = find_root(s, pid);
@@ -435,7 +435,7 @@ static void widen(struct cpu_stacks *s, bool wide)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Without a rank there is nothing to sample. */
+/* Pauses sampling while there is no rank to sample. */
 static void set_paused(struct cpu_stacks *s, bool paused)
 {
 	int err;
@@ -480,7 +480,7 @@ static bool turn(struct cpu_stacks *s)
 	if (s->paused)
 		wanted = false;
 	if (wanted || (idle && !s->paused) || raise != s->raised || wide != s->widened)
-		drain(s); /* samples so far have the old weight */
+		drain(s); /* drains first, because samples so far have the old weight */
 	if (raise != s->raised)
 		sampler_set_rate(s->sampler, s->options.rate_hz,
 				 raise ? 100 : s->options.fraction_percent);
@@ -657,7 +657,7 @@ void cpu_stacks_record_threads(struct cpu_stacks *s, uint32_t pid, const uint32_
 	if (!s || !pid)
 		return;
 	pthread_mutex_lock(&s->lock);
-	record_thread(s, pid, pid); /* others wait for the first thread */
+	record_thread(s, pid, pid); /* other threads wait for the first thread */
 	for (uint32_t i = 0; i < count; i++)
 		if (tids[i])
 			record_thread(s, pid, tids[i]);
@@ -702,7 +702,7 @@ void cpu_stacks_tend(struct cpu_stacks *s, bool closer, uint64_t now_ns)
 		bool due = now_ns - s->drain_asked_ns >=
 			   (raise ? RAISED_NS : s->settings->sampler_period_ns);
 
-		/* copied stacks are those of the ranks only */
+		/* copy mode has only stacks of the ranks */
 		wide = s->settings->sampler_wide && s->sampler_stats.mode >= SAMPLER_BPF_TAIL &&
 		       may_widen(s, raise, now_ns);
 		if (due || raise != s->raise || wide != s->wide) {

@@ -22,11 +22,12 @@ struct cpu_stacks_stats {
 	uint64_t kept_bytes, kept_ns; /* packed periods in memory, and their time span */
 	uint64_t strangers;	      /* samples of ended processes whose rank is unknown */
 	uint64_t pack_failed;	      /* periods that were too large to keep */
-	bool opening;		      /* loading: ranks are noted, nothing is sampled yet */
-	bool raised;		      /* samples at every tick, because an anomaly is open */
-	bool wide;		      /* also samples other processes: name and kernel stack */
-	uint64_t wide_ns, wide_begun, others; /* so far: time, times, samples of other processes */
-	uint64_t neighbours_lost;	      /* their rows that found no room */
+	bool opening; /* loading: ranks are registered, but nothing is sampled yet */
+	bool raised;  /* samples at every tick, because an anomaly is open */
+	bool wide;    /* also samples other processes: name and kernel stack */
+	/* so far: time of wide sampling, how often it began, samples of other processes */
+	uint64_t wide_ns, wide_begun, others;
+	uint64_t neighbours_lost; /* rows of other processes without room */
 };
 
 /* Missing rights or BPF are not an error: the sampler then has SAMPLER_OFF and a reason. Borrows both
@@ -35,12 +36,12 @@ int cpu_stacks_open(struct cpu_stacks **out, const struct settings *set, struct 
 void cpu_stacks_close(struct cpu_stacks *s);
 void cpu_stacks_watch(struct cpu_stacks *s, uint32_t pid);
 void cpu_stacks_unwatch(struct cpu_stacks *s, uint32_t pid);
-/* Records each time off the CPU of these threads of a watched process, and of its first thread.
- * Ignores a tid that is not a thread of the process: a container has its own numbers. */
+/* Records every off-CPU interval of these threads of a watched process, and of its first thread.
+ * Ignores a tid that is not a thread of the process, because a container has its own numbers. */
 void cpu_stacks_record_threads(struct cpu_stacks *s, uint32_t pid, const uint32_t *tids,
 			       uint32_t count);
-/* Requests a drain when one is due; takes all ticks while `closer` and some time after. Never
- * waits. */
+/* Requests a drain when one is due. Samples every tick while `closer`, and for some time after.
+ * Never waits. */
 void cpu_stacks_tend(struct cpu_stacks *s, bool closer, uint64_t now_ns);
 /* Appends what other processes did on the rank's CPUs and locks in [begin, end): OS_SIGNAL_CPU_HOG
  * and OS_SIGNAL_LOCK_PLACE, at most max signals in the list. */
@@ -48,7 +49,7 @@ void cpu_stacks_neighbours(struct cpu_stacks *s, uint32_t pid, uint64_t begin_ns
 			   double step_ms, struct os_signal *list, uint32_t *count, uint32_t max);
 /* Whether every tick takes a sample. */
 bool cpu_stacks_raised(const struct cpu_stacks *s);
-/* Waits until all requested turns are done: true; false after wait_ms. */
+/* Waits until all requested turns are done. False: not done within wait_ms. */
 bool cpu_stacks_settle(struct cpu_stacks *s, uint32_t wait_ms);
 /* Appends to *out what pid and its descendants did in [begin, end). Drains first if that time was
  * not drained yet, waiting at most 40 ms. 0, -ENOMEM, -ENOSYS without a sampler. */

@@ -18,8 +18,8 @@
 #include "base/text/text.h"
 #include "symbol/symbol_elf.h"
 
-/* The kernel limits arguments and variables to a quarter of the stack. We read enough for some tens
- * of variables that matter and for large ones before them. */
+/* The kernel limits arguments and variables to a quarter of the stack. This is enough for some tens
+ * of variables that matter, and for large ones before them. */
 #define ENVIRON_BYTES	(256u << 10)
 #define TEXT_BYTES	4096u
 #define BUILD_ID_DIGITS 16
@@ -163,7 +163,7 @@ static int add_variable(struct sketch *s, char *text)
 	return add(s, name, equals + 1);
 }
 
-/* Drops a variable that the size limit cuts. */
+/* Reads the environment. Drops a variable that the size limit cuts off. */
 static int read_variables(struct reader_target *t, struct sketch *s)
 {
 	char *text = malloc(ENVIRON_BYTES + 1);

@@ -19,7 +19,7 @@
 #include "wire/stacks.h"
 
 #define SKETCHES_NICE 19
-/* When a sketch is due, ranks that have passed this share of their period get one, too. */
+/* When a sketch is due, ranks that have passed this share of their period get one too. */
 #define TOGETHER 0.9
 
 struct item {

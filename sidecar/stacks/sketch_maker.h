@@ -19,6 +19,6 @@ struct sketch_maker_stats {
 
 int sketch_maker_open(struct node *n);
 void sketch_maker_close(struct node *n); /* waits for the sketch in progress */
-/* Starts the due sketches of ranks whose model no longer learns. Never waits. */
+/* Starts the sketches that are due, of ranks whose model no longer learns. Never waits. */
 void sketch_maker_tend(struct node *n, uint64_t now_ns);
 void sketch_maker_stats_get(const struct node *n, struct sketch_maker_stats *out);

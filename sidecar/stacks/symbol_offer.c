@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One table holds all noted Build IDs. The aggregator is asked about each once, and again after an
- * hour: it may have dropped the file, or may have asked another node first. */
+ * One table holds all noted Build IDs. The aggregator is asked about each one once, and again after
+ * an hour, because it may have dropped the file, or may have asked another node first. */
 #include "sidecar/stacks/symbol_offer.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 #define PERIOD_NS    10000000000ull
 #define CHUNK_BYTES  (8u << 20)
 #define DAY_NS	     86400000000000ull
-#define AGAIN_NS     3600000000000ull /* asked, and not needed or uploaded */
+#define AGAIN_NS     3600000000000ull /* after an answer "not needed", or an upload */
 #define RETRY_NS     60000000000ull   /* after a failure */
 #define ANSWER_BYTES (256u << 10)
 
@@ -41,8 +41,8 @@ struct note {
 	uint64_t due_ns;
 };
 
-/* Stages of an upload. Whatever works shows that no earlier stage is at fault, so the fault of a later
- * one stays until that works too, and the log has one line about it. */
+/* Stages of an upload. A stage that works clears its own fault and those of earlier stages. The
+ * fault of a later stage stays until that stage works, so the log has only one line about it. */
 enum stage { STAGE_ASK, STAGE_BEGIN, STAGE_BYTES };
 
 struct symbol_offer {
@@ -195,7 +195,7 @@ static void note_fault(struct symbol_offer *o, enum stage stage, const char *why
 		log_info("symbols", "http=%s effect=\"symbol files are uploaded again\"", o->url);
 }
 
-/* 409 is an offset to continue from, 0 no answer. */
+/* Judges an HTTP status. 409 gives an offset to continue from; 0: no answer. */
 static void judge(struct symbol_offer *o, enum stage stage, long status, const char *without,
 		  const json_t *answer)
 {
@@ -246,7 +246,7 @@ static long request(struct symbol_offer *o, enum stage stage, const char *path, 
 /* ---- one file ---- */
 
 /* The identity selects the mapped file, or one with equal content. A file that only has the same
- * Build ID could have any names. */
+ * Build ID may have any symbol names. */
 static struct symbol_reader_file file_of(const struct note *n)
 {
 	return (struct symbol_reader_file){n->id, n->id_bytes, n->path, n->pid};
@@ -469,7 +469,8 @@ static void *run(void *arg)
 		for (uint32_t i = 0; i < n; i++)
 			free(due[i].path);
 		pthread_mutex_lock(&o->lock);
-		/* only the end wakes it: a period's notes are asked together */
+		/* only the end wakes the thread, because all notes of a period are asked
+		 * together */
 		while (!atomic_load(&o->stop) &&
 		       pthread_cond_timedwait(&o->more, &o->lock, &until) != ETIMEDOUT)
 			;

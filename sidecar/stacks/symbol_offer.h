@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_offer.h - upload this node's symbol files to the aggregator: asks which Build IDs of the
- * sent stacks it needs, and uploads those files within a budget.
- * A parser process reads a file below its process's root (symbol/symbol_reader.h). The file is used
- * only if its content is what the stack's identity states (symbol/symbol_content.h). A debug link's
- * file, or another file with the same Build ID, is never sent: nothing proves its names.
+ * symbol_offer.h - upload this node's symbol files to the aggregator. Asks the aggregator which
+ * Build IDs of sent stacks it needs, and uploads those files within a budget. A parser process
+ * reads a file below its process's root (symbol/symbol_reader.h). The file is used only if its
+ * content is what the stack's identity states (symbol/symbol_content.h). A debug link's file, or
+ * another file with the same Build ID, is never sent: nothing proves its names.
  * Failures are counted and tried again later. No call makes the caller wait.
  * Owns: a thread, while there is an aggregator to ask.
  * Threads: one caller. Trust: files and the aggregator's answers are hostile: bounded, checked. */
@@ -29,9 +29,10 @@ struct symbol_offer_config {
 #define SYMBOL_OFFER_FAULT_BYTES 256
 
 struct symbol_offer_stats {
-	uint64_t noted;		/* different Build IDs passed to symbol_offer_note */
-	uint64_t forgotten;	/* passed when there was no place */
-	uint64_t asked, needed; /* by the aggregator's answers */
+	uint64_t noted;	    /* different Build IDs passed to symbol_offer_note */
+	uint64_t forgotten; /* Build IDs passed when there was no place */
+	/* asked: Build IDs that the aggregator was asked about; needed: those that it needs */
+	uint64_t asked, needed;
 	uint64_t uploaded, uploaded_bytes;
 	uint64_t no_file; /* the process ended, or the file has no symbols or another Build ID */
 	uint64_t over_budget; /* delayed until the day's budget is renewed */
