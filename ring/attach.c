@@ -18,8 +18,10 @@
 #include "ring/ring_writer.h"
 
 #define ATTACH_CMDLINE_BYTES 4096
-#define ATTACH_FDS_MAX	     16 /* descriptors taken from one message, so that they can be closed */
-/* Above the numbers that programs expect to get, and below FD_SETSIZE. */
+/* the most descriptors taken from one message, so that they can be closed */
+#define ATTACH_FDS_MAX 16
+/* The lowest number for our descriptors: above the numbers that programs expect to get, and below
+ * FD_SETSIZE. */
 #define ATTACH_FD_MIN 501
 
 /* ---- client: identity ---- */
@@ -63,8 +65,8 @@ static void text_set(char *out, const char *text)
 		text_append(out, text, strlen(text));
 }
 
-/* Each launcher has its own names for the four numbers; all four come from one launcher if
- * possible. */
+/* Each launcher has its own names for the four numbers. If possible, all four come from the same
+ * launcher. */
 static void fill_ranks(struct attach_hello *h)
 {
 	static const char *const families[][4] = {
@@ -90,8 +92,8 @@ static void fill_ranks(struct attach_hello *h)
 /* The name is cut at a whole UTF-8 character, so that the ids behind it fit. */
 #define ATTACH_JOB_NAME_BYTES 64
 
-/* Slurm's job name recurs, and jobs of an array have the same: base/job_key.h makes it SERIES and
- * the ids RUN. */
+/* Slurm's job names recur, and all jobs of an array have the same name. So the name is the SERIES
+ * of base/job_key.h, and the ids are the RUN. */
 static void fill_slurm_job(struct attach_hello *h, const char *id, const char *torchrun)
 {
 	const char *name = env_text("SLURM_JOB_NAME"), *step = env_text("SLURM_STEP_ID");
@@ -115,7 +117,8 @@ static void fill_slurm_job(struct attach_hello *h, const char *id, const char *t
 	}
 }
 
-/* The first of these that is set: SYSOM_JOB, Slurm's name and ids, torchrun's id, PBS's, LSF's. */
+/* Takes the first of these that is set: SYSOM_JOB, Slurm's name and ids, the ids of torchrun, PBS
+ * and LSF. */
 static void fill_job(struct attach_hello *h)
 {
 	const char *mine = env_text("SYSOM_JOB"), *torchrun = env_text("TORCHELASTIC_RUN_ID");
@@ -139,7 +142,7 @@ static void fill_pod(struct attach_hello *h)
 	if (!pod && space)
 		pod = env_text("HOSTNAME");
 	if (!pod)
-		return; /* other programs set the other two as well */
+		return; /* the other two variables are also set by other programs */
 	text_set(h->pod, pod);
 	text_set(h->pod_namespace, space);
 	text_set(h->pod_container, env_text("CONTAINER_NAME"));
@@ -277,7 +280,7 @@ int attach_path(char *out, size_t out_bytes)
 
 /* ---- client: connection ---- */
 
-/* The ring shows what a job does: only root's daemon or one of our own user may get it. */
+/* The ring shows what a job does, so only a daemon of root or of our own user may get it. */
 static int check_owner(int sock)
 {
 	struct ucred peer;
@@ -361,8 +364,8 @@ out:
 
 /* ---- daemon ---- */
 
-/* Takes every descriptor out of the message and returns the count; closes those that do not fit the
- * array. */
+/* Takes every descriptor out of the message, and returns their count. Closes those that do not fit
+ * into the array. */
 static int take_fds(struct msghdr *msg, int *fds)
 {
 	int count = 0;
@@ -421,7 +424,8 @@ int attach_accept(int sock, struct attach_hello *hello, int out[ATTACH_FDS])
 
 	memset(&msg, 0, sizeof(msg));
 	memset(&control, 0, sizeof(control));
-	memset(&data.hello, 0, sizeof(data.hello)); /* a shorter one is of an earlier preload */
+	/* a shorter hello comes from an earlier preload */
+	memset(&data.hello, 0, sizeof(data.hello));
 	msg.msg_iov = &part;
 	msg.msg_iovlen = 1;
 	msg.msg_control = control.bytes;

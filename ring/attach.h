@@ -23,14 +23,15 @@
 struct attach_hello {
 	uint32_t magic, version;
 	uint32_t bytes; /* sizeof(struct attach_hello) */
-	int32_t pid;	/* as the process sees it; differs in another pid namespace */
+	/* as the process sees it; sysomd may see another number, in another PID namespace */
+	int32_t pid;
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
-	/* The first that is set: SYSOM_JOB, Slurm's NAME#JOBID.STEPID, TORCHELASTIC_RUN_ID, PBS_JOBID,
-	 * LSB_JOBID; else "" */
+	/* The first of these that is set: SYSOM_JOB, Slurm's NAME#JOBID.STEPID,
+	 * TORCHELASTIC_RUN_ID, PBS_JOBID, LSB_JOBID; else "" */
 	char job[ATTACH_TEXT_BYTES];
-	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else what the launcher named it, or "" */
-	char pod[ATTACH_TEXT_BYTES];  /* in Kubernetes POD_NAME, or HOSTNAME; else "" */
+	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else the launcher's name for it, or "" */
+	char pod[ATTACH_TEXT_BYTES];  /* in Kubernetes POD_NAME or HOSTNAME; else "" */
 	char gpu_uuid
 	    [ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
 	char program[ATTACH_TEXT_BYTES]; /* base name of the script or binary */
@@ -72,8 +73,9 @@ struct attach_state {
 void attach_hello_fill(struct attach_hello *hello);
 /* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
 int attach_path(char *out, size_t out_bytes);
-/* If a user's connections fill sysomd's queue, an attempt gets a place only by waiting. The bound is less
- * than the 300 ms for which a process at its exit waits for the connecting thread. */
+/* How long an attempt to connect waits. If a user's connections fill sysomd's queue, only waiting
+ * gets a place. The bound is less than the 300 ms for which a process at its exit waits for the
+ * connecting thread. */
 #define ATTACH_WAIT_MS 250
 /* Makes one attempt: connects, waits at most ATTACH_WAIT_MS for a place in the queue, and sends
  * hello with the ring and its reader page. Returns a connected, non-blocking fd, or -errno
@@ -83,8 +85,8 @@ int attach_connect(const char *path, const struct attach_hello *hello, const int
 /* Sends hello and the descriptors over a connected socket. 0 or -errno. */
 int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
 /* sysomd's side: receives one message from a newly accepted, non-blocking socket. On 0, *hello is
- * terminated text and the caller owns fds. The fds may be of any kind: closing those of a stranger
- * may block for ever. -EAGAIN: nothing yet. -EPROTO: not a valid hello or not exactly two
- * descriptors (all received descriptors are closed). -EPROTONOSUPPORT: the same with another
- * version. -errno otherwise. */
+ * terminated text and the caller owns fds. The fds may be of any kind: closing a stranger's
+ * descriptors may block forever. -EAGAIN: nothing yet. -EPROTO: not a valid hello, or not exactly
+ * two descriptors (all received descriptors are closed). -EPROTONOSUPPORT: the same, because the
+ * version differs. -errno otherwise. */
 int attach_accept(int sock, struct attach_hello *hello, int fds[ATTACH_FDS]);

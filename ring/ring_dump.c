@@ -348,7 +348,7 @@ static void print_head_json(const struct ring_reader *r)
 
 /* ---- the whole ---- */
 
-/* Prints all of a lane, or its newest events: events before the limit are read and not shown. */
+/* Prints all events of a lane, or the newest ones: earlier events are read but not shown. */
 static uint64_t dump_lane(struct ring_reader *r, uint32_t lane, const struct options *o,
 			  uint64_t skip, bool print, bool *first)
 {
@@ -445,7 +445,7 @@ static int dump(const char *path, const struct options *o)
 	return broken ? EXIT_USAGE : EXIT_OK;
 }
 
-/* Finds the process's descriptor that is its ring; 0 or -errno. */
+/* Finds the descriptor of the process that is its ring. 0 or -errno. */
 static int find_ring(const char *pid, char *out, size_t out_bytes)
 {
 	char path[512], target[128];

@@ -27,8 +27,10 @@
 #define RING_VERSION	       1u
 #define RING_HOST_SLOT_BYTES   64u
 #define RING_DEVICE_SLOT_BYTES 128u
-#define RING_HELPER_NAME       "sysom" /* of the preload's own thread, whose waits delay no step */
-#define RING_NAME_NONE	       0u /* name id of "unknown": the arena was full or the name unreadable */
+/* name of the preload's own thread, whose waits delay no step */
+#define RING_HELPER_NAME "sysom"
+/* name id of an unknown name: the arena was full, or the name unreadable */
+#define RING_NAME_NONE 0u
 
 /* One counter per cause of loss in the process; the order is part of the format. Append only. The
  * last column: whether events are missing. */
@@ -90,9 +92,10 @@ struct ring_counters {
 	uint32_t trace_state;  /* enum ring_trace_state */
 	uint32_t cupti_state;  /* enum ring_cupti_state */
 	uint64_t cupti_gap_count;
-	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
-	uint64_t lanes_used;	/* all lanes that ever had an owner lie below this; 0: unknown */
-	uint64_t plugin_calls;	/* calls of the user's NCCL plugin that have not returned */
+	/* bytes written to all lanes: the denominator of the uploaded share */
+	uint64_t bytes_written;
+	uint64_t lanes_used;   /* all lanes that ever had an owner lie below this; 0: unknown */
+	uint64_t plugin_calls; /* calls of the user's NCCL plugin that have not returned */
 	uint8_t pad[4096 - 256 - 64];
 };
 _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
@@ -108,7 +111,7 @@ enum ring_cupti_state {
 };
 
 /* In a memfd of its own: the only words that the reader writes. The producer does not trust them.
- * It reads them for pacing; a wrong value costs at most device records, counted as
+ * It reads them only for pacing. A wrong value costs at most device records, counted as
  * RING_DROP_PACING. */
 struct ring_reader_page {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC; older than 1 s: no live reader, no pacing */
@@ -130,8 +133,8 @@ struct ring_lane {
 	uint8_t clock_source; /* of the stamps in this lane */
 	uint32_t generation;  /* counts owners, so that a reader sees a change of owner; release */
 	uint32_t reserved;
-	uint64_t owner_first; /* number of the current owner's first slot; stored before
-			       * generation */
+	/* number of the current owner's first slot; stored before `generation` */
+	uint64_t owner_first;
 	uint32_t reserved2[4];
 };
 _Static_assert(sizeof(struct ring_lane) == 64, "ring_lane");
@@ -193,10 +196,10 @@ struct event_head {
 };
 
 /* Launches of a stream are numbered in stream order, and so are its kernels. Events that the ring
- * loses are counted too, so the difference of launch and kernel number is constant for a stream's
- * life. The upper 8 bits are an epoch. The kernel epoch changes when records may have been lost
- * uncounted. Epoch 0 on both sides means that everything was counted from the first launch on, and
- * the numbers are equal. */
+ * loses are counted too, so the difference between launch number and kernel number is constant for
+ * a stream's life. The upper 8 bits are an epoch. The kernel epoch changes when records may have
+ * been lost uncounted. Epoch 0 on both sides means that everything was counted from the first
+ * launch on, and the numbers are equal. */
 #define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count)&0xffffff))
 
 struct event_launch {
@@ -312,12 +315,14 @@ struct event_span {
 	uint8_t source;		 /* enum span_source */
 	uint8_t process, thread; /* Python: index in SPAN_PROCESSES, SPAN_THREADS */
 	uint8_t reserved;
-	uint32_t depth; /* NVTX and API, or Python: among the open ones of the thread */
+	/* nesting depth among the thread's open spans of NVTX and API, or of Python */
+	uint32_t depth;
 	uint32_t seq_end;
 };
 
-/* Some of the requests that a catalogue's span handles. t: the span's begin, so that (lane, t, name)
- * names the span. Written when the values are known: at the span's start or before its end. */
+/* Some of the requests that a catalogue's span handles. t: the span's begin, so that (lane, t,
+ * name) identifies the span. Written when the values are known: at the span's begin, or before its
+ * end. */
 #define SPAN_REQUEST_SLOTS 3u
 struct event_span_request {
 	struct event_head head;
@@ -378,8 +383,8 @@ struct event_plugin {
 	uint32_t seq_end;
 };
 
-/* All that one channel sent to one peer for one collective; t and duration: from the first to the last
- * of it. */
+/* Everything that one channel sent to one peer for one collective. t and duration: from its first
+ * transfer to its last. */
 struct event_transfer {
 	struct event_head head;
 	uint64_t comm_hash; /* NCCL's own, the same on every rank */
@@ -450,7 +455,7 @@ struct event_copy { /* device lane, 128 bytes */
 	uint32_t graph_id;
 	uint64_t graph_node_id;
 	uint64_t reserved[6];
-	uint64_t exported; /* as a kernel's */
+	uint64_t exported; /* as in event_kernel */
 	uint32_t reserved1;
 	uint32_t seq_end;
 };

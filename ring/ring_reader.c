@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ring_reader.c - see ring_reader.h.
- * open copies and validates the layout (header, lane offsets and sizes) once; later writes of the
- * producer there are ignored. Everything that does change (heads, owners, slots, names) is loaded
- * once per use and checked against that copy. A live ring is a sealed memfd on tmpfs, so that none
- * of its pages can disappear. Anything else is first copied to private memory. */
+ * ring_reader.c - see ring_reader.h. ring_reader_open copies and validates the layout (header, lane
+ * offsets and sizes) once; what the producer writes there later is ignored. Everything that does
+ * change (heads, owners, slots, names) is loaded once per use and checked against that copy. A live
+ * ring is a sealed memfd on tmpfs, so none of its pages can disappear. Anything else is first
+ * copied to private memory. */
 #include "ring/ring_reader.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@
 #define READER_FIXED_BYTES    12288u /* header, counters, reader page */
 #define READER_COUNTERS	      4096u
 #define READER_NAMES_PER_POLL 1024u
-/* A head that jumps further between two reads is not a count of events: at 1 ns each it is 18
- * min. */
+/* A head that jumps further between two reads is not a count of events: at 1 ns per event this is
+ * 18 min. */
 #define READER_JUMP_MAX	  (1ull << 40)
 #define READER_COPY_BYTES 65536u
 #define SLOTS_AHEAD	  6u /* slots to prefetch while one is copied */
@@ -49,8 +49,8 @@ struct reader_lane {
 	uint32_t slots, slot_bytes;
 	uint8_t kind, clock_source;
 	bool has_next;
-	struct reader_owner owner, next; /* next: seen, but the tail has not reached its first
-					  * slot */
+	/* next: an owner that was seen, but whose first slot the tail has not reached */
+	struct reader_owner owner, next;
 };
 
 struct ring_reader {
@@ -211,7 +211,7 @@ static int open_copy(struct ring_reader *r, int fd)
 		rc = validate_header((const struct ring_header *)base, r->bytes);
 	if (rc)
 		return rc;
-	/* Only up to the end of the lanes: the heads are then older than every payload. */
+	/* Reads only up to the end of the lanes, so that the heads are older than every payload. */
 	heads_bytes = ((const struct ring_header *)base)->lanes_offset +
 		      ((const struct ring_header *)base)->lane_count * sizeof(struct ring_lane);
 	rc = read_at(fd, base, heads_bytes, 0);
@@ -223,7 +223,7 @@ static int open_copy(struct ring_reader *r, int fd)
 }
 
 /* Starts at the tails that a previous reader published, because those events are not lost. The
- * words are only a hint: a wrong one costs the producer its own events or their exact count. */
+ * words are only a hint: a wrong word costs the producer its own events, or their exact count. */
 static void resume(struct ring_reader *r)
 {
 	if (!__atomic_load_n(&r->page->heartbeat_ns, __ATOMIC_RELAXED))
@@ -571,8 +571,8 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 		if (result == SLOT_LAPPED) {
 			uint64_t before = l->tail, newer;
 
-			/* Only to skip lost slots: slots after the first head may have an owner
-			 * that we have not loaded. */
+			/* Loaded only to skip lost slots: slots after the first head may have an
+			 * owner that we have not loaded. */
 			if (!look_head(r, lane, &newer))
 				break;
 			if (l->tail == before) { /* the slot's next event is being written right

@@ -35,7 +35,7 @@ union ring_event {
 	uint8_t bytes[RING_DEVICE_SLOT_BYTES];
 };
 
-/* Where events came from. tid 0: the owner was gone before the reader looked. */
+/* The lane and the owner of events. tid 0: the owner was gone before the reader looked. */
 struct ring_lane_view {
 	uint32_t lane, tid, generation;
 	uint32_t slots; /* of the lane: at most this many events are in it */
@@ -51,9 +51,9 @@ struct ring_stats { /* since open; lost_* are exact */
 
 /* Takes both descriptors on success. page_fd: the reader page of a live ring, which is mapped for
  * writing; the reader resumes at the tails that the previous reader published. page_fd -1: fd is a
- * regular file, or a live ring of which a snapshot is copied to private memory. 0, -EPROTO (bad
- * layout), -EFBIG, -ENOMEM; live only: -EPERM (not sealed memfds of normal pages), -ENODATA (the
- * owner has not touched every page). */
+ * regular file, or a live ring; a snapshot is copied to private memory. 0, -EPROTO (bad layout),
+ * -EFBIG, -ENOMEM; live only: -EPERM (not sealed memfds of normal pages), -ENODATA (the owner has
+ * not touched every page). */
 int ring_reader_open(struct ring_reader **out, int fd, int page_fd);
 void ring_reader_close(struct ring_reader *r); /* NULL is a no-op */
 /* A validated copy of the header, made once at open. */

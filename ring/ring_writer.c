@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ring_writer.c - see ring_writer.h.
- * Everything that memory safety or ownership depends on (lane states, offsets, heads, name lengths)
- * is kept in private memory and only copied to the mapping. Others who hold the memfd can garble
- * the record, but never the process. Memory is allocated by a call that can fail before anything is
- * stored there, so a shortage is an error code and not a SIGBUS. */
+ * ring_writer.c - see ring_writer.h. Everything that memory safety or ownership depends on (lane
+ * states, offsets, heads, name lengths) is kept in private memory and only copied to the
+ * mapping. Others who hold the memfd can damage the records, but never the process. A call that
+ * can fail allocates memory before anything is stored there, so a shortage is an error code, not
+ * a SIGBUS. */
 #include "ring/ring_writer.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@
 #define WRITER_READER_DEAD_NS 1000000000ull
 #define WRITER_TABLE_SLOTS    (2u * LIMIT_NAME_COUNT)
 #define WRITER_RAISE_TRIES    16
-/* Above the numbers that programs expect to get, and below FD_SETSIZE. */
+/* The lowest number for our descriptors: above the numbers that programs expect to get, and below
+ * FD_SETSIZE. */
 #define WRITER_FD_MIN 500
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -51,7 +52,7 @@ struct writer_lane {
 
 struct ring_intern {
 	uint64_t total_bytes;
-	/* Identity of both memfds: their numbers may belong to other files later. */
+	/* The identity of both memfds, because their numbers may belong to other files later. */
 	struct file_id ring_file, page_file;
 	uint64_t next;			    /* number of names << 32 | bytes used in the arena */
 	uint32_t table[WRITER_TABLE_SLOTS]; /* name ids by hash, linear probing */
@@ -137,8 +138,8 @@ static bool writer_page_ours(const struct ring_writer *w)
 	return file_id_is(w->page_fd, &w->intern->page_file);
 }
 
-/* Allocates the pages and faults them in for writing; their contents stay. It works in pieces,
- * because the job's mmap and munmap wait for each. */
+/* Allocates the pages and faults them in for writing; their contents stay. Works in small pieces,
+ * because the job's mmap and munmap wait while a piece is done. */
 static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 {
 	uint64_t done = 0, piece;
@@ -173,7 +174,7 @@ static int writer_memfd(const char *name, uint64_t total)
 	struct rlimit limit;
 	int fd, high, rc;
 
-	/* a larger ftruncate would raise SIGXFSZ */
+	/* an ftruncate beyond the limit would raise SIGXFSZ */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < total)
 		return -EFBIG;
 
@@ -218,9 +219,9 @@ static int writer_map_page(struct ring_writer *w)
 	return rc;
 }
 
-/* After this, only our existing mapping can write, and no touched page can disappear: neither by a
- * hole nor by truncation. So the reader is never charged for a page. Linux before 5.1 has no such
- * seal, and sysomd refuses the ring. */
+/* After this, only our existing mapping can write, and no touched page can disappear, neither by
+ * punching a hole nor by truncation. So the reader is never charged for a page. Linux before 5.1
+ * has no such seal, and sysomd refuses the ring. */
 static int writer_seal(int fd)
 {
 	if (!fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
@@ -313,7 +314,7 @@ uint64_t ring_writer_start_time(void)
 	return v;
 }
 
-/* Reads the three clocks, with a few tries to get them close together. */
+/* Reads the three clocks. Tries a few times, to read them close together. */
 static void writer_anchor(struct ring_header *h)
 {
 	uint64_t best = UINT64_MAX;
@@ -496,7 +497,7 @@ static void writer_note_used(struct ring_writer *w, uint32_t count)
 	writer_raise(&w->counters->lanes_used, count);
 }
 
-/* Free, or ended with all its events read. */
+/* Whether the lane is free, or has ended and all its events were read. */
 static bool writer_claimable(const struct ring_writer *w, uint32_t i, uint32_t state)
 {
 	return state == RING_LANE_FREE ||
@@ -584,7 +585,8 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns)
 		if (!writer_claimable(w, i, RING_LANE_ENDED) &&
 		    now_monotonic_ns - p->ended_ns < WRITER_RECLAIM_NS)
 			continue;
-		/* a claim may have taken it; release pairs with the acquire in ring_writer_claim */
+		/* a claim may have taken the lane; release pairs with the acquire in
+		 * ring_writer_claim */
 		if (!__atomic_compare_exchange_n(&p->state, &ended, RING_LANE_FREE, false,
 						 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 			continue;
@@ -620,7 +622,7 @@ static uint32_t intern_find(const struct ring_writer *w, uint64_t hash, const ch
 	return RING_NAME_NONE; /* impossible: there are fewer ids than slots */
 }
 
-/* Appends the record of a new name to the arena; 0: the arena is full. */
+/* Appends the record of a new name to the arena. Returns its id; 0: the arena is full. */
 static uint32_t intern_append(struct ring_writer *w, uint64_t hash, const char *text,
 			      uint32_t bytes)
 {
@@ -714,7 +716,8 @@ uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_mon
 	/* acquire; pairs with the release in ring_reader_publish: tails */
 	beat = __atomic_load_n(&w->reader->heartbeat_ns, __ATOMIC_ACQUIRE);
 	if (!beat || now_monotonic_ns - beat > WRITER_READER_DEAD_NS) {
-		/* also rejects a beat from the future, unless it was set after now was read */
+		/* rejects a beat from the future too, unless the reader set it after `now` was
+		 * read */
 		if (!beat || beat <= now_monotonic_ns ||
 		    beat - now_monotonic_ns > WRITER_READER_DEAD_NS)
 			return 0;

@@ -57,9 +57,9 @@ int ring_writer_page_fd(const struct ring_writer *w);
  * Lanes may be claimed meanwhile. 0 or -errno (no memory: call again later). Helper thread, before
  * the ring is passed on. */
 int ring_writer_fill(struct ring_writer *w);
-/* Claims by CAS the first lane that is free, or that has ended and was read. False: there is none,
- * or no memory for it (the caller counts NO_LANE). Any thread. Makes one system call if the lane
- * was not touched yet, else none. The caller supplies tid. */
+/* Claims by CAS the first lane that is free, or that has ended and was read. False: there is no
+ * such lane, or no memory for it (the caller counts NO_LANE). Any thread. Makes one system call if
+ * the lane was not touched yet, else none. The caller supplies tid. */
 bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t tid,
 		       struct ring_lane_writer *out);
 /* Call when the thread has ended or no longer needs the lane, which becomes RING_LANE_ENDED. It is
@@ -74,12 +74,12 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
  * thread. */
 uint32_t ring_writer_intern(struct ring_writer *w, const char *text, size_t bytes);
 void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_t n);
-/* Around a call of the user's NCCL plugin: ring_counters.plugin_calls. Any thread. True: counted,
- * so leave has to follow. */
+/* Call these around each call of the user's NCCL plugin; they count ring_counters.plugin_calls. Any
+ * thread. True: counted, so ring_writer_plugin_leave must follow. */
 bool ring_writer_plugin_enter(struct ring_writer *w);
 void ring_writer_plugin_leave(struct ring_writer *w);
-/* Slots of the lane that the reader has not consumed; 0 if there is no live reader, because then
- * nobody waits. For pacing of device lanes. */
+/* The number of the lane's slots that the reader has not consumed. 0 if there is no live reader,
+ * because then nobody waits for them. For pacing of device lanes. */
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);
 /* Field 22 of /proc/self/stat; 0 unknown. Keeps errno. */
 uint64_t ring_writer_start_time(void);
