@@ -90,7 +90,7 @@ void driver_device_uuid(uint32_t device, uint8_t uuid[16])
 	device_uuid_fn fn = (device_uuid_fn)driver_get(DRIVER_UUID_V2);
 	cu_uuid got;
 
-	if (!fn) /* CUDA before 11.4: the whole GPU's, also of a MIG instance */
+	if (!fn) /* CUDA before 11.4: gives the UUID of the whole GPU, even for a MIG instance */
 		fn = (device_uuid_fn)driver_get(DRIVER_UUID);
 	if (fn && device != UINT32_MAX && fn(&got, (cu_device)device) == CU_OK)
 		memcpy(uuid, &got, sizeof(got));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * governor.c - one short burst must not stop the records, and a lasting load must not slow the job.
- * So the governor acts only after several windows in a row above the budget, and its pauses grow. In
- * the middle level each window begins with a burst of full records. The burst's cost shows whether the
- * load has gone, and how long the next burst may be. */
+ * So the governor acts only after several consecutive windows above the budget, and its pauses
+ * grow. In the middle level each window begins with a burst of full records. The cost of the burst
+ * shows whether the load is over, and how long the next burst may be. */
 #include "preload/governor.h"
 
 static void governor_window(struct governor *g, const struct governor_load *load)

@@ -5,17 +5,16 @@
  * - all: everything is recorded;
  * - coarse: each kernel inside a graph has a record only part of the time; otherwise each launch of
  *   a graph has one;
- * - none: nothing is recorded for a while. If this recurs soon, the while doubles.
- * After a quiet period the governor goes up one level. docs/decisions/0006-graph-records.md gives
- * the reasons. */
+ * - none: nothing is recorded for a while. If this recurs soon, that time doubles. After a quiet
+ * period the governor goes up one level. docs/decisions/0006-graph-records.md gives the reasons. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define GOVERNOR_WINDOW_NS 10000000000ull
-/* Of one core. The job's launch threads pay tens of nanoseconds per event; this thread does the
- * rest. */
+/* Budget, as a share of one core. The job's launch threads pay tens of nanoseconds per event; our
+ * own thread does the rest. */
 #define GOVERNOR_SHARE	 0.05
 #define GOVERNOR_STRIKES 3 /* consecutive windows above the budget */
 /* in windows */
@@ -42,15 +41,15 @@ struct governor {
 	uint64_t on_since_ns;
 	uint32_t strikes;
 	bool graphs; /* the middle level */
-	bool burst;  /* ... and at the moment one record per node */
+	bool burst;  /* in the middle level: at present with one record per node */
 	uint32_t calm;
 	double duty;
-	double share; /* of the last complete window or burst */
+	double share; /* our thread's share in the last complete window or burst */
 };
 
 struct governor_load {
 	uint64_t now_ns, cpu_ns; /* of our thread */
-	uint64_t records, nodes; /* so far; nodes: those of kernels and copies inside graphs */
+	uint64_t records, nodes; /* so far; nodes: records of kernels and copies inside graphs */
 	bool can_coarsen;	 /* CUPTI can deliver one record per graph launch */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * helper.c - one thread; it runs every 100 ms, or when a synchronisation ends.
- * It polls its socket at each tick and does not sleep on it. So it waits on one futex only, and a
- * command takes effect within a tick. sysomd may be absent, start late, restart or die. The ring is
- * written regardless, and each new attach passes the same memfd and reports all live objects again.
- * At exit the job's other libraries are torn down around this thread, so it leaves CUPTI before
- * that and never enters it again. */
+ * helper.c - one thread; it runs every 100 ms, or when a synchronisation ends. It does not sleep on
+ * its socket, but polls it at each tick. So it waits only on one futex, and a command takes effect
+ * within a tick. sysomd may be absent, start late, restart or die. The ring is written regardless,
+ * and each new attach passes the same memfd and reports all live objects again. At exit the job's
+ * other libraries are torn down around this thread, so it leaves CUPTI before that and never enters
+ * it again. */
 #include "preload/helper.h"
 
 #include <dlfcn.h>
@@ -45,7 +45,8 @@
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
-/* The cost of channels is measured over a tenth of the governor's window: they are on for seconds. */
+/* The cost of channels is measured over a tenth of the governor's window, because they are on only
+ * for seconds. */
 #define HELPER_CHANNELS_WINDOWS 10
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
@@ -114,9 +115,9 @@ static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_
 		tracer_push(&e);
 }
 
-/* The last chance to leave CUPTI cleanly. It is registered after the handlers of the driver and
- * CUPTI, so it runs before them. It waits a bounded time until the helper has fetched the remaining
- * records. */
+/* The last chance to leave CUPTI cleanly. This handler is registered after those of the driver and
+ * CUPTI, so it runs before them. It waits, for a bounded time, until the helper has fetched the
+ * remaining records. */
 static void helper_at_exit(void)
 {
 	uint64_t until = clock_monotonic_ns() + HELPER_EXIT_WAIT_NS;
@@ -182,7 +183,7 @@ static void helper_hang_up(uint64_t now)
 		helper.backoff_ms = HELPER_BACKOFF_MAX_MS;
 }
 
-/* The name of a variable comes last: it may hold anything. */
+/* The name of a variable comes last, because it may contain anything. */
 static void helper_describe(void)
 {
 	uint32_t bad_line = span_table_bad_line();
@@ -209,7 +210,7 @@ static void helper_dial(uint64_t now)
 	helper.sock = attach_connect(helper.path, &helper.hello,
 				     (const int[]){tracer_ring.fd, tracer_ring.page_fd});
 	helper.dialled_ns = now;
-	if (helper.sock == -EAGAIN) /* the attempt itself has waited */
+	if (helper.sock == -EAGAIN) /* the attempt itself has already waited */
 		helper.backoff_ms = HELPER_BACKOFF_MIN_MS;
 	if (helper.sock < 0 || !file_id_note(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
@@ -243,8 +244,8 @@ static void helper_switch(bool on)
 		return;
 	if (on) {
 		tracer_switch(true);
-		until_ns = clock_monotonic_ns(); /* from the moment the kinds are on, launches have
-						  * kernel records */
+		/* launches have kernel records from the moment the kinds are on */
+		until_ns = clock_monotonic_ns();
 		cupti_client_pause(CUPTI_PAUSE_SWITCHED, false, 0);
 		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, until_ns);
 	} else {
@@ -256,7 +257,7 @@ static void helper_switch(bool on)
 	}
 }
 
-/* Returns true when a flush was asked for. */
+/* Carries out a command. Returns true if it asks for a flush. */
 static bool helper_obey(const struct attach_command *c, uint64_t now)
 {
 	helper.serial = c->serial;
@@ -378,7 +379,8 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	bool flush;
 
 	if (ending == EXIT_NO && !tracer_is_dead())
-		python_spans_tend(now); /* first: the hello says if there is no catalogue */
+		/* must come first, because the hello says whether the catalogue is bad */
+		python_spans_tend(now);
 	flush = helper_listen(now);
 	tracer_tend_lanes(now);
 	if (ending == EXIT_DONE || tracer_is_dead())
@@ -475,7 +477,7 @@ int helper_start(void)
 	sigfillset(&all);
 	if (pthread_attr_init(&attr))
 		return -ENOMEM;
-	/* a process with much static TLS needs a larger stack: the default then */
+	/* if this fails, the default stays: a process with much static TLS needs a larger stack */
 	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -508,7 +510,7 @@ void helper_prepare_environment(void)
 {
 	Dl_info info;
 
-	/* only an absolute path: the job may change its directory */
+	/* only an absolute path, because the job may change its directory */
 	if (dladdr((void *)helper_prepare_environment, &info) && info.dli_fname &&
 	    info.dli_fname[0] == '/')
 		setenv("NVTX_INJECTION64_PATH", info.dli_fname, 0);

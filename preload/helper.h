@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Constructor: registers us with NVTX (and, if requested, with NCCL) in the environment; overwrites
- * nothing. */
+/* Called in the constructor: registers us with NVTX (and, if requested, with NCCL) in the
+ * environment. Overwrites nothing. */
 void helper_prepare_environment(void);
-/* Starts the thread; 0 or -errno. Once, after the ring exists. */
+/* Starts the thread; 0 or -errno. Call once, after the ring exists. */
 int helper_start(void);
 /* In a forked child: the thread and the socket belong to the parent. */
 void helper_forked(void);
@@ -21,8 +21,8 @@ void helper_sync_done(void);
 /* The ring exists now. Handles a context that another thread made while the ring was being
  * built. */
 void helper_ring_ready(void);
-/* A CUDA context exists (again), so CUPTI may be started. The calling thread does it, because kinds
- * must be enabled before the first module is loaded. Not on a launch path. */
+/* A CUDA context exists (again), so CUPTI may be started. The calling thread starts it, because
+ * activity kinds must be enabled before the first module is loaded. Not on a launch path. */
 void helper_context_ready(void);
 
 #define HELPER_TICK_MS	    100

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hooks.c - dlsym, cuGetProcAddress and the way from a wrapper to the real function.
- * Every look-up asks the real function first and then wraps the result by exact name. So a symbol
- * that the job's driver lacks stays missing, and the driver decides about version and stream
- * variant. For everything else, and always for RTLD_NEXT, our dlsym tail-jumps: the real one finds
- * its caller by the return address, and a call from here would search after *this* library. */
+ * hooks.c - dlsym, cuGetProcAddress and the way from a wrapper to the real function. Every look-up
+ * asks the real function first and then wraps the result by exact name. So a symbol that the job's
+ * driver lacks stays missing, and the driver decides about version and stream variant. For
+ * everything else, and always for RTLD_NEXT, our dlsym tail-jumps to the real one. The real dlsym
+ * finds its caller by the return address, so a call from here would search after *this* library. */
 #include "preload/hooks.h"
 
 #include <dlfcn.h>
@@ -107,7 +107,7 @@ static int hooks_trusted_caller(const void *caller)
 }
 
 /* Keeps the address's object loaded permanently: a job that closes its library and opens it
- * elsewhere must not end in the old address. Leaves no error for the job's dlerror. */
+ * elsewhere must not call the old address. Leaves no error for the job's dlerror. */
 bool hooks_pin(const void *address)
 {
 	Dl_info info;
@@ -115,11 +115,11 @@ bool hooks_pin(const void *address)
 	if (!dladdr(address, &info) || !info.dli_fname)
 		return false;
 	if (!dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-		dlerror(); /* the program itself, which stays */
+		dlerror(); /* the program itself, which is never unloaded */
 	return true;
 }
 
-/* Stores found as the real function if there is none yet; 0: another one is stored. */
+/* Stores `found` as the real function if there is none yet. 0: a different one is stored. */
 static int hooks_offer(enum hook_id id, void *found)
 {
 	void *known = NULL;
@@ -133,8 +133,9 @@ static int hooks_offer(enum hook_id id, void *found)
 	}
 	if (known == found)
 		return 1;
-	/* The driver may return an exported stub here and its target there. Same library: it is the
-	 * same function. Another library of the same name is left alone. */
+	/* One look-up in the driver may return an exported stub, and another its target. In the
+	 * same library they are the same function. A second library of the same name is left
+	 * alone. */
 	return hooks_object(known, &a) == hooks_object(found, &b);
 }
 
@@ -213,7 +214,7 @@ static void *hooks_search(const struct hook *h, const char *prefix)
 	return found;
 }
 
-/* The slow path, once per function: for linked callers, which come without a look-up. */
+/* The slow path, once per function: for linked callers, which make no look-up. */
 void *hooks_resolve(enum hook_id id)
 {
 	static const char *const prefix[] = {"libc.so", "libcuda.so", "libnccl", "libcupti.so"};
@@ -230,9 +231,9 @@ void *hooks_resolve(enum hook_id id)
 	return __atomic_load_n(&hooks_real[id], __ATOMIC_ACQUIRE);
 }
 
-/* The look-up found our own export. That is right if a real function lies behind it; else NULL and
- * the reason for the job's dlerror. Not a tail-jump: the real dlsym would take the job for its
- * caller. */
+/* The look-up found our own export. That is right if there is a real function behind it; otherwise
+ * returns NULL, and leaves the reason for the job's dlerror. This must not be a tail-jump, because
+ * the real dlsym would take the job for its caller. */
 static void *hooks_behind(enum hook_id id)
 {
 	void *found = hooks_dlsym(RTLD_NEXT, hooks_table[id].symbol);

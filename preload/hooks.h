@@ -26,10 +26,10 @@ struct hook {
 
 extern const struct hook hooks_table[HOOK_ID_COUNT];
 extern void *hooks_real[HOOK_ID_COUNT];
-/* Called when Python looks up the entry of an extension module; set once, at the start. */
+/* Called when Python looks up the entry of an extension module. Set once, at the start. */
 extern void (*hooks_on_import)(void);
 
-/* The hook of an exported name; -1 none. */
+/* The hook of an exported name; -1: none. */
 int hooks_find_symbol(const char *name);
 /* The hook of a driver function by cuGetProcAddress's name, version and stream variant; -1 none. */
 int hooks_find_lookup(const char *name, int version, int ptsz);
@@ -47,17 +47,18 @@ static inline void *hooks_get(enum hook_id id)
  * address. Returns what the job gets: the wrapper, or `found` unchanged (the caller is inside the
  * CUDA driver or CUPTI, it is a second library of the same name, or tracing latched off). */
 void *hooks_substitute(enum hook_id id, void *found, const void *caller);
-/* The job looked up a table of NCCL's profiler plugin: what it gets for what the real look-up found.
- * NULL: that. Set in the constructor, before the job has threads. */
+/* Called when the job looks up a table of NCCL's profiler plugin. Gets what the real look-up found,
+ * and returns what the job gets. NULL: the job gets what was found. Set in the constructor, before
+ * the job has threads. */
 #define HOOKS_PLUGIN "ncclProfiler_v"
 extern void *(*hooks_plugin)(void *handle, const char *name, void *found);
-/* dlsym that bypasses our own. RTLD_NEXT is relative to this library. */
+/* The real dlsym, bypassing our own. RTLD_NEXT is relative to this library. */
 void *hooks_dlsym(void *handle, const char *name);
 /* Keeps the library of this address loaded. False: the address is in no library and not in the
  * program. */
 bool hooks_pin(const void *address);
-/* A library that is already loaded: by name, else the first loaded object whose base name begins
- * with prefix. NULL: none. Keeps the reference. */
+/* Finds a library that is already loaded: by name, else the first loaded object whose base name
+ * begins with prefix. NULL: none. Keeps the reference. */
 void *hooks_loaded(const char *name, const char *prefix);
 
 /* Gives wrap_<name> its exported name: calls inside this library never go through the PLT. */

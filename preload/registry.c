@@ -13,7 +13,7 @@
 #define REGISTRY_PEERS	   8192 /* (communicator, peer, direction) pairs */
 #define REGISTRY_STREAMS   1024
 #define REGISTRY_CONTEXTS  64
-#define REGISTRY_CAPTURES  16	/* at one time */
+#define REGISTRY_CAPTURES  16	/* captures in progress at one time */
 #define REGISTRY_TEMPLATES 1024 /* captured graphs; vLLM makes about 70 */
 #define REGISTRY_TERMS	   12	/* (communicator, function, peer) per template */
 #define REGISTRY_EXECS	   4096
@@ -374,7 +374,7 @@ static struct registry_exec *registry_exec_add(uint64_t exec)
 	return NULL;
 }
 
-/* The capture that made the latest graph with that handle; 0: none. */
+/* The capture that made the latest graph with this handle; 0: none. */
 static uint64_t registry_template_of(uint64_t graph)
 {
 	for (unsigned i = REGISTRY_TEMPLATES; graph && i-- > 0;)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * registry.h - the live objects of the process: communicators, streams, contexts and captured
  * graphs, and the instance counters of collectives. Fixed tables, no locks, no allocation; what
- * does not fit is reported as unknown. Updated in ON and in OFF, so that the counters of all ranks
- * agree. Repeated to each sysomd that attaches.
+ * does not fit is reported as unknown. Updated in the states ON and OFF alike, so that the counters
+ * of all ranks agree. Repeated to each sysomd that attaches.
  * Threads: any; restate only by the helper. */
 #pragma once
 
@@ -56,8 +56,8 @@ struct registry_launches {
  * Nobody launches on it now. */
 void registry_launches_begin(uint64_t stream);
 void registry_launches_end(uint64_t stream);
-/* Of a stream made since tracing began, or of a context's default stream, which we saw from its
- * start (epoch 0) or only after launches. NULL: unknown, or no room. */
+/* The counter of a stream made since tracing began, or of a context's default stream. We may have
+ * seen the latter from its start (epoch 0), or only after launches. NULL: unknown, or no room. */
 struct registry_launches *registry_launches_of_stream(uint64_t stream);
 struct registry_launches *registry_launches_of_context(uint64_t context, uint32_t epoch);
 /* Whether any launch was counted. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * span.h - spans that the preload makes itself, of functions that a catalogue names (python/).
+ * span.h - spans that the preload itself makes, from functions that a catalogue names (python/).
  * Threads: any. Keeps errno; never allocates after a thread's first event. */
 #pragma once
 
@@ -25,7 +25,7 @@ void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_ma
 uint32_t span_intern(const char *text);
 /* A step of a catalogue. continues: some of its requests were in the step before. The job's own
  * calls of sysom.h take precedence: after the first one, these calls have no effect. Steps are
- * counted while tracing is off, too. */
+ * counted even while tracing is off. */
 void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase,
 		     bool continues);
 void span_step_end(void);

@@ -55,7 +55,8 @@ static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsign
 	tracer_push(&e);
 }
 
-/* The name id of a phase. It is looked up each time: an arena that was full had no room for it. */
+/* The name id of a phase. It is looked up each time, because an arena that was full had no room for
+ * it. */
 static uint32_t phase_name(enum span_phase phase)
 {
 	static const char *const names[SPAN_PHASE_COUNT] = {
@@ -159,10 +160,10 @@ static void span_push(uint16_t kind, enum span_source source, uint64_t domain, u
 	tracer_push(&e);
 }
 
-#define SPAN_PAGE_BYTES 4096u /* the smallest that a machine has */
+#define SPAN_PAGE_BYTES 4096u /* the smallest page size of any machine */
 
-/* at: the beginning of a page. Only a system call can say it without a signal; this one reads 8 bytes
- * before it sees that the rest is invalid. */
+/* Whether the page that begins at `at` can be read. Only a system call can tell without a signal.
+ * This one reads 8 bytes before it finds that its other arguments are invalid. */
 static bool span_is_readable(const char *at)
 {
 	int saved = errno;
@@ -172,8 +173,8 @@ static bool span_is_readable(const char *at)
 	return readable;
 }
 
-/* The job may give a text of any length, or one that no NUL ends: what is beyond the longest name or
- * beyond readable memory is cut off, and counted. */
+/* The job may pass a text of any length, or one without a terminating NUL. What is beyond the
+ * longest name, or beyond readable memory, is cut off and counted. */
 static size_t span_text_bytes(const char *text)
 {
 	size_t bytes = 0, room, n;
@@ -266,7 +267,8 @@ static struct span_named span_named_id(uint32_t id)
 	return (struct span_named){.name = id};
 }
 
-/* A named text is recorded by the catalogue's name: with its numbers each would be another name. */
+/* A text that a catalogue names is recorded under the catalogue's name, because the numbers in it
+ * would make each text another name. */
 static struct span_named span_named_text(const char *text)
 {
 	size_t bytes = text ? span_text_bytes(text) : 0;
@@ -287,8 +289,8 @@ static void *span_nvtx_register(void *domain, const char *text)
 
 	if (id)
 		span_register_named(text, bytes, id);
-	/* without a ring there is no arena, so we return the text itself; its value is too large
-	 * for an id */
+	/* Without a ring there is no arena, so this returns the text itself, whose address is too
+	 * large for an id. */
 	return id ? (void *)(uintptr_t)id : (void *)(uintptr_t)text;
 }
 
@@ -400,7 +402,8 @@ static void nvtx_domain_end(void *domain, uint64_t range)
 		span_push(EVENT_SPAN_END, SPAN_SOURCE_NVTX, (uintptr_t)domain, range,
 			  RING_NAME_NONE, false);
 }
-/* A domain is the hash of its name: the same in every library and on every rank. */
+/* A domain is identified by the hash of its name, so it is the same in every library and on every
+ * rank. */
 static void *nvtx_domain_create_a(const char *name)
 {
 	size_t bytes = name ? span_text_bytes(name) : 0;
@@ -433,7 +436,7 @@ SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table)
 
 	if (tracer_is_dead() || !get_table)
 		return 0;
-	span_table_load(); /* reads a file: not in a range's call */
+	span_table_load(); /* reads a file, so it must not happen in the call of a range */
 	callbacks = get_table(NVTX_TABLE_CALLBACKS);
 	if (!callbacks || callbacks->struct_bytes < sizeof(*callbacks) || !callbacks->get_module)
 		return 0;
@@ -448,8 +451,8 @@ SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table)
 	return 1;
 }
 
-/* CUDA_INJECTION64_PATH: the driver calls this in cuInit if we are not preloaded. We then see no
- * launches, but kernels and copies. */
+/* CUDA_INJECTION64_PATH: the driver calls this in cuInit if we are not preloaded. Then we see no
+ * launches, only kernels and copies. */
 SPAN_EXPORT int InitializeInjection(void);
 SPAN_EXPORT int InitializeInjection(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A mismatch goes back to the latest `*` alone: an earlier one has matched as little as it can, and more of
- * it would not help. */
+ * After a mismatch only the latest `*` is extended. An earlier `*` has matched as little as
+ * possible, and matching more would not help. */
 #include "preload/span_pattern.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static const char *const pattern_works[SPAN_WORK_MAX] = {
 #undef X
 };
 
-/* Which work the word in braces is; -1: none. bytes: of word and braces. */
+/* Which work the word in braces names; -1: none. *bytes: length of the word with its braces. */
 static int pattern_word(const char *at, size_t *bytes)
 {
 	const char *end = strchr(at, '}');

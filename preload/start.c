@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * start.c - the process's lifecycle: the library is loaded, the GPU is used for the first time, the
- * process forks. */
+ * start.c - events in the life of the process: the library is loaded, the GPU is used for the first
+ * time, the process forks. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -22,8 +22,9 @@ __attribute__((constructor)) static void start_loaded(void)
 	errno = saved;
 }
 
-/* Forked without exec: off permanently. The ring belongs to the parent, CUDA does not survive a
- * fork, and the helper thread does not exist here. An exec runs the constructor again. */
+/* In a child that was forked without exec, tracing is off permanently. The ring belongs to the
+ * parent, CUDA does not survive a fork, and the helper thread does not exist here. An exec runs the
+ * constructor again. */
 static void start_forked(void)
 {
 	tracer_forked();

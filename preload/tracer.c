@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tracer.c - the ring and the lanes of threads.
- * The thread that makes the process's first GPU call builds the ring, and not the helper. So the
- * communicators and streams made in the next microseconds are not lost. That call takes
- * milliseconds in the driver anyway. Nothing here is unmapped or freed while the process lives: a
- * wrapper may be in the middle of a push at any time. */
+ * tracer.c - the ring and the lanes of threads. The thread that makes the process's first GPU call
+ * builds the ring, not the helper. So communicators and streams made in the next microseconds are
+ * not lost. The call takes milliseconds in the driver anyway. Nothing here is unmapped or freed
+ * while the process lives: a wrapper may be in the middle of a push at any time. */
 #include "preload/tracer.h"
 
 #include <errno.h>
@@ -54,7 +53,7 @@ bool tracer_prepare(void)
 	if (off && *off && strcmp(off, "0"))
 		tracer_state_word = TRACER_DEAD;
 	else
-		/* Early, so that the key is one of the first 32: for those pthread_setspecific
+		/* Made early, so that the key is one of the first 32, for which pthread_setspecific
 		 * never allocates. */
 		tracer_key_valid = pthread_key_create(&tracer_key, tracer_thread_ends) == 0;
 	return !tracer_is_dead();
@@ -164,7 +163,8 @@ static int tracer_build(void)
 	/* Device records use CUPTI's clock, which is one of two and not known yet. So there is a
 	 * lane for each, declared before anybody has seen the ring. */
 	tracer_ring.lanes[g.host_lanes].clock_source = CLOCK_SOURCE_REALTIME;
-	/* Before any thread of the job can claim one. The helper has no tid yet: 0. */
+	/* Claimed before any thread of the job can claim a lane. The helper has no tid yet, so
+	 * 0. */
 	tracer_helper_lane = tracer_take_lane(0);
 	return 0;
 }

@@ -28,8 +28,8 @@ enum tracer_latch {
 	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: the job would get SIGXFSZ */
 };
 
-/* Deeper spans of a catalogue are not recorded. sysomd keeps 32 open spans of a thread, some of
- * which are NVTX's. */
+/* Spans of a catalogue that are nested deeper are not recorded. sysomd keeps 32 open spans of a
+ * thread, some of which are NVTX's. */
 #define TRACER_OPEN_MAX 24
 
 struct registry_launches;
@@ -42,7 +42,7 @@ struct tracer_thread {
 	uint32_t open_more[TRACER_OPEN_MAX]; /* calls of the same function inside, not recorded */
 	const void *step_key; /* the function that is the current step; NULL: none is */
 	uint32_t step_depth;
-	uint64_t context;		    /* last CUcontext that was reported */
+	uint64_t context;		    /* the CUcontext that was reported last */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */
 };
 
@@ -69,11 +69,11 @@ static inline bool tracer_internal_thread(void)
 	return (tracer_inside_bits & TRACER_IN_SYSOM) != 0;
 }
 
-/* For start.c: the process begins. False: tracing is disabled. */
+/* For start.c, when the process begins. False: tracing is disabled. */
 bool tracer_prepare(void);
 /* Builds the ring and switches tracing on; 0 or enum tracer_latch. */
 int tracer_open(void);
-/* In a forked child. */
+/* For start.c, in a forked child. */
 void tracer_forked(void);
 
 /* start.c: at the first GPU use, explicit step or span, builds the ring and starts the helper,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wrap_context.c - contexts, streams and graph capture. Called rarely. We hook these only to map a
- * launch's handles to CUPTI's ids, and to count a graph's collectives at each replay. After the
- * real call we may query the driver and CUPTI; a launch never does. */
+ * wrap_context.c - contexts, streams and graph capture. These functions are called rarely. We hook
+ * them only to map a launch's handles to CUPTI's ids, and to count a graph's collectives at each
+ * replay. After the real call we may query the driver and CUPTI; a launch never does. */
 #include <stddef.h>
 
 #include "foreign/cuda.h"
@@ -63,8 +63,8 @@ static void wrap_context_changed(bool push)
 	if (t)
 		t->launches = registry_launches_of_context(key, 0);
 	if (t && t->context != key) {
-		/* the own stream of another context: we do not know whether it had launches
-		 * before */
+		/* the thread's own stream in another context: we do not know whether it had
+		 * launches before */
 		if (tracer_own_number)
 			tracer_own_number = RING_NUMBER((tracer_own_number >> 24) % 255 + 1, 0);
 		t->context = key;
@@ -87,7 +87,8 @@ WRAP_AFTER(cuCtxCreate_v3, (cu_context * out, void *b, void *c, void *d, void *e
 	   (out, b, c, d, e), wrap_context_changed(push));
 WRAP_AFTER(cuCtxCreate_v4, (cu_context * out, void *b, void *c, void *d, void *e),
 	   (out, b, c, d, e), wrap_context_changed(push));
-/* Retained but not current yet: CUPTI starts here, before the first module is loaded. */
+/* The context is retained but not current yet. CUPTI starts here, before the first module is
+ * loaded. */
 WRAP_AFTER(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device device), (out, device),
 	   helper_context_ready());
 
@@ -105,7 +106,7 @@ WRAP_AFTER(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int pri
 	   (out, flags, priority), wrap_stream_created(out, push));
 WRAP_AFTER(cuGreenCtxStreamCreate, (cu_stream * out, void *context, unsigned flags, int priority),
 	   (out, context, flags, priority), wrap_stream_created(out, push));
-/* Before the call: once the stream is gone, another thread may get the handle. */
+/* Removed before the call: once the stream is gone, another thread may get the same handle. */
 WRAP_DRIVER(cuStreamDestroy_v2, (cu_stream stream), (stream), (void)from;
 	    registry_launches_end((uint64_t)(uintptr_t)stream),
 	    if (res == CU_OK) registry_stream_remove((uint64_t)(uintptr_t)stream));
@@ -135,7 +136,7 @@ static void wrap_capture_began(cu_stream stream, bool per_thread, bool push)
 			push);
 }
 
-/* The first version has no mode argument: it ignores that register. */
+/* The first version has no mode argument, and ignores that register. */
 #define WRAP_BEGIN(name, ptsz)                                                                     \
 	WRAP_AFTER(name, (cu_stream stream, void *mode), (stream, mode),                           \
 		   wrap_capture_began(stream, ptsz, push))
@@ -163,7 +164,7 @@ static void wrap_capture_ended(cu_stream stream, const cu_graph *graph, uint64_t
 			made ? driver_graph_node_count(made) : 0, push);
 }
 
-/* The id is asked before the capture ends; an invalidated capture has none afterwards. */
+/* The id is queried before the capture ends, because an invalidated capture has none afterwards. */
 #define WRAP_END(name, ptsz)                                                                       \
 	WRAP_DRIVER(name, (cu_stream stream, cu_graph * graph), (stream, graph), (void)from;       \
 		    uint64_t id = driver_capture_id(stream, ptsz),                                 \

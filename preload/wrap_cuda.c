@@ -12,7 +12,8 @@
 
 /* ---- launches ---- */
 
-/* Whether this stream is captured, while any capture is in progress. Not inlined: rare. */
+/* Whether this stream is being captured. Called only while some capture is in progress, so rarely;
+ * not inlined. */
 static __attribute__((noinline, cold)) uint16_t wrap_captured(cu_stream stream, uint16_t ptsz)
 {
 	return driver_capture_id(stream, ptsz != 0) ? EVENT_FLAG_CAPTURED : 0;
@@ -29,7 +30,8 @@ static inline uint16_t wrap_flags(cu_stream stream, uint16_t ptsz, cu_result res
 	return flags;
 }
 
-/* No context was reported yet: asks the driver. Rare; a thread without a lane asks each time. */
+/* Asks the driver, because no context was reported yet. Rare, but a thread without a lane asks each
+ * time. */
 static __attribute__((noinline, cold)) struct registry_launches *wrap_default_launches(void)
 {
 	struct registry_launches *l =
@@ -40,7 +42,7 @@ static __attribute__((noinline, cold)) struct registry_launches *wrap_default_la
 	return l;
 }
 
-/* Called after the launch, and only if a kernel will follow: then launches and kernels have the
+/* Call after the launch, and only if a kernel will follow, so that launches and kernels have the
  * same order. */
 static inline uint32_t wrap_number(cu_stream stream, uint16_t ptsz)
 {
@@ -77,7 +79,7 @@ static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, 
 	}
 	e.api = api;
 	e.duration = tracer_duration(from, tracer_now());
-	/* last: a locked addition before the stamp would count in the duration */
+	/* comes last, because a locked addition before the stamp would count in the duration */
 	e.number = e.head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED)
 		       ? 0
 		       : wrap_number(stream, ptsz);

@@ -175,7 +175,7 @@ WRAP_NCCL(ncclCommInitRankScalable,
 		     .nranks = nranks, .rank = rank, .action = COMM_INIT),
 	  WRAP_MADE(out));
 
-/* One process has all ranks, so any number unique in it serves as the id. */
+/* One process has all ranks, so any number that is unique in the process serves as the id. */
 static void wrap_all_made(nccl_comm *comms, int count, uint64_t from, nccl_result res, bool push)
 {
 	uint64_t id =
@@ -226,7 +226,7 @@ static void wrap_split_birth(struct wrap_birth *b, nccl_comm parent, uint16_t ac
 	ordinal = __atomic_fetch_add(action == COMM_SPLIT ? &p->split_ordinal : &p->shrink_ordinal,
 				     1, __ATOMIC_RELAXED);
 	b->parent = p->id;
-	/* an unknown parent has no lineage */
+	/* if the parent is unknown, so is the lineage */
 	b->id = p->id ? wrap_lineage(p->id, (uint64_t)action << 32 | ordinal, which) : 0;
 	b->action = action;
 }
@@ -244,7 +244,7 @@ static uint64_t wrap_excluded(const int *ranks, int count)
 {
 	uint64_t sum = (uint64_t)(uint32_t)count;
 
-	/* independent of the order of the list */
+	/* must not depend on the order of the list */
 	for (int i = 0; ranks && i < count; i++)
 		sum += hash_mix((uint64_t)(uint32_t)ranks[i] + 1);
 	return sum;
@@ -385,7 +385,7 @@ WRAP_COLL(ncclAllGather, COLL_ALL_GATHER,
 WRAP_COLL(ncclAlltoAll, COLL_ALL_TO_ALL,
 	  (const void *send, void *recv, size_t count, int type, nccl_comm comm, cu_stream stream),
 	  (send, recv, count, type, comm, stream), count, type, -1);
-/* the spelling of forks */
+/* forks of NCCL spell it this way */
 WRAP_COLL(ncclAllToAll, COLL_ALL_TO_ALL,
 	  (const void *send, void *recv, size_t count, int type, nccl_comm comm, cu_stream stream),
 	  (send, recv, count, type, comm, stream), count, type, -1);
@@ -412,7 +412,7 @@ static void wrap_group(uint8_t func, uint64_t from, nccl_result res, bool push)
 
 	if (func != COLL_GROUP_START && tracer_nccl_group_depth && !--tracer_nccl_group_depth)
 		wrap_pending_done(res, push);
-	/* the depth does not include this group: AGGREGATE means inside another one */
+	/* the depth does not include this group: AGGREGATE means inside another group */
 	if (push)
 		wrap_push_coll(from, res, NULL, func, 0, 0, -1, NULL, none);
 	if (func == COLL_GROUP_START)

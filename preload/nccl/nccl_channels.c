@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_channels.c - our own callbacks are the smaller part of the price: within a node the proxy
- * thread sleeps unless it has to watch channels. So this reads the CPU clocks of NCCL's threads,
- * from the helper thread, which costs those threads nothing. A network keeps them busy anyway;
- * therefore only the difference counts. */
+ * nccl_channels.c - our own callbacks are the smaller part of the cost: within a node a proxy
+ * thread sleeps unless it has to watch channels. So the helper thread reads the CPU clocks of
+ * NCCL's threads, which costs those threads nothing. A network keeps them busy anyway, so only the
+ * difference counts. */
 #include "preload/nccl/nccl_channels.h"
 
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@
 
 static struct channels_thread {
 	uint32_t tid;	 /* 0: free or not yet filled; release, stored last */
-	uint64_t cpu_ns; /* when last read; the helper's once tid is set */
+	uint64_t cpu_ns; /* as last read; belongs to the helper once tid is set */
 } channels_threads[LIMIT_PROXY_THREADS];
 static uint32_t channels_thread_count; /* may exceed the table */
 
@@ -71,7 +71,7 @@ static void channels_read(void)
 		if (!tid || clock_gettime(CHANNELS_CLOCK(tid), &ts))
 			continue; /* none, or it has ended */
 		now = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-		/* less: another thread has its number now */
+		/* a smaller value means that another thread has this number now */
 		channels.cpu_ns += now > t->cpu_ns ? now - t->cpu_ns : 0;
 		t->cpu_ns = now;
 	}

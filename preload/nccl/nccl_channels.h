@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_channels.h - when NCCL reports the channels of its kernels (KernelCh): while somebody asks
- * for them, and within the budget. Their price is what NCCL's proxy threads do for them, so it is
- * measured as the CPU time of those threads above what they took before.
+ * nccl_channels.h - decides when NCCL reports the channels of its kernels (KernelCh): only while
+ * somebody asks for them, and within the budget. Their cost is the work of NCCL's proxy threads. So
+ * it is measured as the CPU time of those threads beyond what they use without channels.
  * Threads: any for nccl_channels_thread; the helper thread for the rest. */
 #pragma once
 
@@ -10,13 +10,13 @@
 
 #define NCCL_CHANNELS_FOREVER UINT64_MAX
 
-/* share: of one core, above which they go off until the next demand; window_ns: over which it is
- * measured. */
+/* share: of one core; above it channels go off until the next demand. window_ns: the time over
+ * which the share is measured. */
 void nccl_channels_budget(double share, uint64_t window_ns);
-/* Wanted until then. 0: no longer. */
+/* Channels are wanted until this time; 0: no longer. */
 void nccl_channels_demand(uint64_t until_ns);
-/* A proxy thread calls the plugin; it counts from its first call on. A thread beyond
- * LIMIT_PROXY_THREADS is not measured. */
+/* Call when a proxy thread calls the plugin. The thread is measured from its first call on. Threads
+ * beyond LIMIT_PROXY_THREADS are not measured. */
 void nccl_channels_thread(void);
-/* Every tick. Whether they are on now. */
+/* Call at every tick. Returns whether channels are on now. */
 bool nccl_channels_tend(uint64_t now_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nccl_lookup.c - NCCL opens a plugin's library and asks dlsym for ncclProfiler_vN, the newest
- * first. Our dlsym sees that, so we need not know how NCCL searches: whatever library it opened is
- * the user's, its table is kept, and NCCL gets ours, which passes every callback on.
- * Only where the user named no plugin we must be found. Then NCCL_PROFILER_PLUGIN is STATIC_PLUGIN,
- * and NCCL does not search. So we look where it would have: nccl.conf, the default library, the
- * network plugin's library, and a static plugin elsewhere in the process. */
+ * first. Our dlsym sees this, so we need not know how NCCL searches. Whatever library NCCL opened
+ * is the user's: we keep its table, and NCCL gets ours, which passes every callback on. If the user
+ * named no plugin, NCCL must find ours. So NCCL_PROFILER_PLUGIN is set to STATIC_PLUGIN, and then
+ * NCCL does not search. So we look where NCCL would have looked: nccl.conf, the default library,
+ * the network plugin's library, and a static plugin elsewhere in the process. */
 #include "preload/nccl/nccl_lookup.h"
 
 #include <dlfcn.h>
@@ -22,19 +22,19 @@
 #define LOOKUP_PATH_BYTES   512
 #define LOOKUP_LINE_BYTES   1024
 #define LOOKUP_LINES_MAX    1000 /* of nccl.conf */
-#define LOOKUP_VERSIONS_MAX 12	 /* of a user's plugin, later than ours */
+#define LOOKUP_VERSIONS_MAX 12	 /* versions of a user's plugin that are later than ours */
 
 static const struct nccl_profiler_table *lookup_user[NCCL_LOOKUP_VERSIONS + 1];
 static uint32_t lookup_started; /* 0; 1: a thread searches; 2: done */
-static void *lookup_library;	/* the user's, where NCCL did not search itself */
+static void *lookup_library;	/* the user's library, if NCCL did not search by itself */
 static bool lookup_none;	/* the user wants no plugin */
-static bool lookup_alone;	/* there is none of the user's: NCCL gets ours */
-static uint32_t lookup_failed;	/* not counted yet: there may be no ring */
+static bool lookup_alone;	/* the user has no plugin: NCCL gets ours */
+static uint32_t lookup_failed;	/* failures not counted yet, because there may be no ring */
 static char
-    lookup_named[LOOKUP_PATH_BYTES]; /* by the user's variable; "": none is, or it is known */
+    lookup_named[LOOKUP_PATH_BYTES]; /* by the user's variable; "": none, or already known */
 
-/* The value that a configuration file of NCCL gives our variable. A later line does not change it:
- * NCCL sets what is not set. */
+/* The value that a configuration file of NCCL gives our variable. The first line counts, because
+ * NCCL sets only variables that are not set. */
 static bool lookup_in_file(const char *path, char *value, size_t room)
 {
 	char line[LOOKUP_LINE_BYTES];
@@ -92,7 +92,8 @@ static unsigned lookup_version(const char *name)
 	return v >= 1 && v <= NCCL_LOOKUP_VERSIONS ? (unsigned)v : 0;
 }
 
-/* The user's table: in that library, or (NULL) anywhere in the process before or after ours. */
+/* Looks up the user's table: in that library, or (NULL) anywhere in the process, before or after
+ * ours. */
 static void *lookup_theirs(void *library, const char *name)
 {
 	unsigned version = lookup_version(name);
@@ -116,7 +117,7 @@ static bool lookup_has_any(void *library)
 	return false;
 }
 
-/* The user's plugin where NCCL would have found it without us. */
+/* Searches the user's plugin where NCCL would have found it without us. */
 static void lookup_search(void)
 {
 	char value[LOOKUP_PATH_BYTES];
@@ -140,7 +141,7 @@ static void lookup_search(void)
 	dlerror(); /* leaves no error for the job */
 }
 
-/* The handle is the process itself: we are in it. */
+/* Whether the handle is the process itself, which includes us. */
 static bool lookup_in_process(void *handle)
 {
 	void *found = hooks_dlsym(handle, "sysom_step_begin");
@@ -158,20 +159,21 @@ static void lookup_start(void)
 		return;
 	lookup_search();
 	if (lookup_library && !lookup_has_any(lookup_library))
-		lookup_library = NULL; /* a network plugin without a profiler; stays open */
+		/* it is a network plugin without a profiler; the library stays open */
+		lookup_library = NULL;
 	lookup_alone = !lookup_none && !lookup_library && !lookup_has_any(NULL);
 	__atomic_store_n(&lookup_started, 2, __ATOMIC_RELEASE);
 }
 
-/* NCCL would call what is missing. */
+/* Whether the table has all functions; NCCL would call a missing one. */
 static bool lookup_is_whole(const struct nccl_profiler_table *t)
 {
 	return t->init && t->start && t->stop && t->record && t->finalize;
 }
 
-/* NCCL looked for this table in handle, and the real look-up returned found. Returns what NCCL gets:
- * ours, with the user's behind it; the user's, if it is of a later version; or NULL, so that NCCL
- * tries the next version, if the user's plugin has not this one. */
+/* NCCL looked for this table in handle, and the real look-up returned found. Returns what NCCL
+ * gets: ours, with the user's behind it; the user's, if it is of a later version; or NULL, if the
+ * user's plugin lacks this version, so that NCCL tries the next one. */
 static void *lookup_table(void *handle, const char *name, void *found)
 {
 	unsigned version = lookup_version(name);
@@ -184,7 +186,7 @@ static void *lookup_table(void *handle, const char *name, void *found)
 		alone = lookup_alone;
 		found = alone || lookup_none ? NULL : lookup_theirs(lookup_library, name);
 	} else if (version && found == nccl_plugin_tables[version]) {
-		return found; /* our file by its path */
+		return found; /* NCCL opened our own file by its path */
 	}
 	if (!version)
 		return found;
@@ -233,7 +235,7 @@ void nccl_lookup_unasked(void)
 		return;
 	library = lookup_open(lookup_named, RTLD_NOLOAD);
 	lookup_fail(!library || !lookup_has_any(library));
-	if (library) /* perhaps by RTLD_DEEPBIND: NCCL asked past our dlsym */
+	if (library) /* NCCL bypassed our dlsym, perhaps because of RTLD_DEEPBIND */
 		dlclose(library);
 	dlerror();
 	*lookup_named = 0;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library. It sees what wrappers
- * cannot: the transfers between nodes, and the collectives of a statically linked NCCL.
- * NCCL calls from the job's threads and from its proxy threads. It may record on a handle after
- * stop, and it passes parents that belong to another process. So a handle is a generation and a
- * slot of a pool that is never freed. An open slot is not reused, and a handle that does not match
- * is counted and ignored. Only init may fail, and it does not.
- * A proxy operation is all that one channel sends to one peer for one collective. Its slot adds up
- * its transfers, and its stop pushes one event with the sums: nothing is kept that another window
- * would cut in two, whoever reads it, and a collective within a node has none.
- * A plugin of the user's (nccl_lookup.h) gets every callback, with its own contexts, handles and
- * parents. The two event masks are combined. */
+ * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library. It sees what
+ * wrappers cannot: the transfers between nodes, and the collectives of a statically linked NCCL.
+ * NCCL calls from the job's threads and from its proxy threads. It may report a state for a handle
+ * after stop, and it passes parents that belong to another process. So a handle is a generation and
+ * a slot of a pool that is never freed. An open slot is not reused, and a handle that does not
+ * match is counted and ignored. Only init may fail, and it does not. A proxy operation is all that
+ * one channel sends to one peer for one collective. Its slot adds up its transfers, and its stop
+ * pushes one event with the sums. So nothing is split between two windows, whoever reads the ring.
+ * A collective within a node has no proxy operations. The user's plugin (nccl_lookup.h) gets every
+ * callback, with its own contexts, handles and parents. The two event masks are combined. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +29,7 @@
 #define PLUGIN_STATE_START 0xfeu
 #define PLUGIN_STATE_STOP  0xffu
 /* Collectives and the transfers of their proxies. Without a network there are no proxy operations.
- * KernelCh costs proxy work for each collective, also within a node: nccl_channels.h. */
+ * KernelCh costs proxy work for each collective, even within a node: see nccl_channels.h. */
 #define PLUGIN_MASK                                                                                \
 	(NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API |     \
 	 NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP)
@@ -42,7 +41,7 @@
 
 struct plugin_context {
 	uint32_t used;
-	int *mask;	  /* NCCL's, one for the process; NULL: it cannot change later */
+	int *mask;	  /* NCCL's mask, one per process; NULL: it cannot be changed later */
 	int user_mask;	  /* the user's plugin may change it at any time, as we do NCCL's */
 	int rank, nranks; /* -1: not known, before version 4 */
 	uint64_t comm_hash;
@@ -56,7 +55,7 @@ struct plugin_fact {
 	int peer, channel, rank;
 	uint8_t func, dtype; /* enum event_coll_func, ncclDataType_t */
 	bool sends;
-	size_t group_offset; /* offset of the descriptor's second parent; 0: none */
+	size_t group_offset; /* offset of the second parent in the descriptor; 0: none */
 };
 struct plugin_slot {
 	uint32_t generation; /* odd: open */
@@ -68,8 +67,8 @@ struct plugin_slot {
 	uint32_t seq, transfers;
 	uint64_t comm_hash, start; /* clock of the lane */
 	uint64_t count;		   /* elements of a call */
-	uint64_t bytes, wait;	   /* sums of a proxy operation; of a step: its size */
-	uint64_t waits_since;	   /* of a step; 0: not yet */
+	uint64_t bytes, wait;	   /* sums of a proxy operation; for a step, its size */
+	uint64_t waits_since;	   /* for a step: since when it waits; 0: not yet */
 	uint64_t above;		   /* the parent's handle */
 	void *user;		   /* the user's plugin's handle */
 };
@@ -78,7 +77,8 @@ static struct plugin_context plugin_contexts[PLUGIN_CONTEXTS];
 static struct plugin_slot plugin_slots[PLUGIN_SLOTS];
 static uint32_t plugin_next;
 static uint32_t plugin_context_top; /* no context from here on was ever used */
-static int plugin_raw_mask; /* recorded as they come: SYSOM_NCCL_MASK; KernelCh while it is on */
+/* events recorded as they come: those of SYSOM_NCCL_MASK, and KernelCh while it is on */
+static int plugin_raw_mask;
 static pid_t plugin_pid;
 static bool plugin_always;	/* SYSOM_NCCL_MASK has KernelCh */
 static int plugin_told;		/* the mask that NCCL has */
@@ -91,7 +91,8 @@ static void *plugin_handle(const struct plugin_slot *s, uint32_t generation)
 	return (void *)(uintptr_t)((uint64_t)generation << 32 | (uint64_t)(s - plugin_slots + 1));
 }
 
-/* The slot of a handle that is open, or stopped and not reused yet; NULL for any other pointer. */
+/* The slot of a handle that is open, or that was stopped but is not reused yet; NULL for any other
+ * pointer. */
 static struct plugin_slot *plugin_find(const void *handle)
 {
 	uint64_t h = (uint64_t)(uintptr_t)handle;
@@ -162,7 +163,7 @@ static void plugin_push(uint64_t comm_hash, uint16_t type, uint32_t state, const
 
 /* ---- a library whose functions are not wrapped ---- */
 
-/* Whether the wrappers report what NCCL does: some function of it was called through us. */
+/* Whether the wrappers report what NCCL does: some NCCL function was called through us. */
 static bool plugin_wrapped(void)
 {
 	static uint32_t wrapped; /* once true, always true */
@@ -196,7 +197,8 @@ static void plugin_report_comm(uint64_t comm_hash, int nranks, int rank, uint16_
 		tracer_push(&e);
 }
 
-/* A collective or point-to-point call has been enqueued: from the call of the API, if known. */
+/* Reports an enqueued collective or point-to-point call, with the time of the API call if it is
+ * known. */
 static void plugin_report_call(const struct plugin_slot *s)
 {
 	struct event_coll e = {.head = {.kind = EVENT_COLL, .t = s->start},
@@ -269,7 +271,7 @@ static void plugin_user_failed(enum ring_drop cause, uint32_t count)
 		ring_writer_count_drop(&tracer_ring, cause, count);
 }
 
-/* A call of the user's plugin. A process that ends in it leaves a count that sysomd finds. */
+/* Calls the user's plugin. A process that ends during the call leaves a count that sysomd finds. */
 #define PLUGIN_USER_CALL(call)                                                                     \
 	({                                                                                         \
 		bool counted = ring_writer_plugin_enter(&tracer_ring);                             \
@@ -356,7 +358,7 @@ static int plugin_wanted(void)
 	return mask;
 }
 
-/* Communicators are made by several threads; a mask that is then too old lasts for one tick. */
+/* Several threads make communicators. So a mask may be outdated, for at most one tick. */
 static void plugin_tell(int *mask, int wanted)
 {
 	__atomic_store_n(mask, wanted, __ATOMIC_RELAXED);
@@ -392,7 +394,7 @@ void nccl_plugin_tend(uint64_t now_ns)
 	}
 }
 
-/* A context also where tracing is off for ever: the user's plugin needs it. */
+/* Makes a context even if tracing is off permanently, because the user's plugin needs it. */
 static struct plugin_context *plugin_open(unsigned version, uint64_t comm_hash, int nranks,
 					  int rank)
 {
@@ -439,7 +441,7 @@ static nccl_result plugin_opened(struct plugin_context *c, int *mask)
 	return NCCL_OK;
 }
 
-/* Fills what a slot keeps of its event. False: nobody needs this event. */
+/* Fills what a slot keeps about its event. False: nobody needs this event. */
 static bool plugin_note(struct plugin_slot *s, const struct plugin_context *c,
 			const struct plugin_fact *f, bool foreign)
 {
@@ -492,7 +494,7 @@ static nccl_result plugin_start(void *context, void **handle, unsigned version,
 	if (!handle)
 		return NCCL_OK;
 	*handle = NULL;
-	/* with PXN the context, too, may belong to the other process */
+	/* with PXN, the context may belong to the other process too */
 	if (foreign || c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
 		c = NULL;
 	if (!type || (tracer_is_dead() && !plugin_user_wants(c, version, type)))
@@ -529,7 +531,7 @@ static nccl_result plugin_stop(void *handle)
 	if (!handle)
 		return NCCL_OK;
 	if (!s || __atomic_load_n(&s->generation, __ATOMIC_RELAXED) != g) {
-		plugin_unknown(); /* not ours, or stopped twice */
+		plugin_unknown(); /* the handle is not ours, or was stopped twice */
 		return NCCL_OK;
 	}
 	user = s->user ? nccl_lookup_user(s->version) : NULL;
@@ -651,7 +653,7 @@ static uint8_t plugin_dtype(const char *name)
 	return PLUGIN_VALUE(names, name, UINT8_MAX);
 }
 
-/* Version 1 has numbers: its function is NCCL's own order. */
+/* Version 1 passes the function as a number, in NCCL's own order. */
 static uint8_t plugin_func_number(unsigned number)
 {
 	static const uint8_t funcs[] = {COLL_BROADCAST,	     COLL_REDUCE,     COLL_ALL_GATHER,
@@ -755,7 +757,7 @@ PLUGIN_START(4, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f))
 PLUGIN_START(5, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(5, d, f))
 PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
 
-/* call: the chained plugin's init with its own context, and a mask that lasts as long as NCCL's */
+/* call: the user's plugin's init, with its own context, and a mask that lasts as long as NCCL's */
 #define PLUGIN_INIT_BODY(v, hash, nranks, rank, call)                                              \
 	struct plugin_context *c = plugin_open(v, hash, nranks, rank);                             \
 	void *user = NULL;                                                                         \

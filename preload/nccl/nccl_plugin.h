@@ -4,6 +4,6 @@
 
 #include <stdint.h>
 
-/* Every tick: writes to NCCL's mask which events are wanted now, by us (nccl_channels.h) and by a
- * user's plugin. NCCL reads the mask at its next operation. */
+/* Call at every tick: writes to NCCL's mask which events we (nccl_channels.h) and the user's plugin
+ * want now. NCCL reads the mask at its next operation. */
 void nccl_plugin_tend(uint64_t now_ns);

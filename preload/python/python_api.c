@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Everything goes through functions of the C API. The few places in objects that are read directly
- * are checked first, so that a build with another layout is left alone. */
+ * are checked first. So a build with another layout is left alone. */
 #include "preload/python/python_api.h"
 
 #include <dlfcn.h>
@@ -74,8 +74,8 @@ bool python_api_running(void)
 	       !(python_api.Py_IsFinalizing && python_api.Py_IsFinalizing());
 }
 
-/* Places in objects that we read: where an object's type is, and where a type has its name and says
- * where an instance keeps its vectorcall. */
+/* Checks the places in objects that we read: an object's type, a type's name, and where a type says
+ * that instances keep their vectorcall. */
 static bool api_check_layout(void)
 {
 	const char *type = (const char *)python_api.PyFunction_Type, *name;
@@ -91,7 +91,8 @@ static bool api_check_layout(void)
 	return !strcmp(name, "function");
 }
 
-/* The thread state that runs now; before 3.12 of any thread, since then of this one. */
+/* The thread state that runs now: before 3.12 that of any thread, since then that of this
+ * thread. */
 static void *api_running_state(void)
 {
 	return python_api.PyThreadState_GetUnchecked	? python_api.PyThreadState_GetUnchecked()
@@ -103,7 +104,8 @@ bool python_api_here(void)
 {
 	void *running = api_running_state();
 
-	/* PyGILState_Check is not an answer: once there are several interpreters it always says yes. */
+	/* PyGILState_Check does not help: once there are several interpreters, it always says
+	 * yes. */
 	if (!running || running != python_api.PyGILState_GetThisThreadState() ||
 	    python_api.PyInterpreterState_Get() != python_api.PyInterpreterState_Main())
 		return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Before 3.12: the function object itself calls us. Its vectorcall pointer is replaced, so the
- * object, its signature, its code and every name for it stay. 3.11 runs a call of a Python function
- * without that pointer if the object's type is exactly `function`; there the object also gets a
- * type that is a copy of it. Generators and coroutines return at once, so their calls say nothing:
- * they are not followed. */
+ * How functions are followed before 3.12: the function object itself calls us. Its vectorcall
+ * pointer is replaced, so the object, its signature, its code and every name for it stay. 3.11 runs
+ * a call of a Python function without that pointer if the object's type is exactly `function`;
+ * there the object also gets a type that is a copy of it. Generators and coroutines are not
+ * followed, because their calls return at once and say nothing. */
 #include <string.h>
 
 #include "preload/python/python_api.h"
@@ -39,7 +39,7 @@ static struct py_object *get_class(struct py_object *self, void *closure)
 	return python_api.PyFunction_Type;
 }
 
-/* How pickle and copy treat an object of this type: by its name, as they treat functions. */
+/* Makes pickle and copy treat an object of this type by its name, as they treat functions. */
 static struct py_object *reduce(struct py_object *self, struct py_object *protocol)
 {
 	struct py_object *name = python_api_field(self, "__qualname__");

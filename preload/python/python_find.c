@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Names are looked up in dictionaries and classes only: a module's or a class's own __getattr__
- * would run the job's code, and could import something. */
+ * Names are looked up only in dictionaries and classes, because a module's or a class's own
+ * __getattr__ would run the job's code, and could import something. */
 #include <string.h>
 
 #include "preload/python/python_api.h"
@@ -18,7 +18,7 @@ bool python_find_root(const char *module)
 	return python_api_module(root) != NULL;
 }
 
-/* While a module is being executed, its specification says so. */
+/* Whether the module is still being executed, as its specification says. */
 static bool still_importing(struct py_object *dict)
 {
 	struct py_object *spec = python_api_item(dict, "__spec__");
@@ -36,7 +36,8 @@ static bool still_importing(struct py_object *dict)
 	return yes;
 }
 
-/* New: what is below static and class methods and decorators that say what they wrap. Takes o. */
+/* New reference: what is below static methods, class methods, and decorators that say what they
+ * wrap. Takes o. */
 static struct py_object *unwrapped(struct py_object *o)
 {
 	for (unsigned i = 0; o && i < FIND_WRAPPERS; i++) {
@@ -56,7 +57,7 @@ static struct py_object *unwrapped(struct py_object *o)
 	return o;
 }
 
-/* New: the code object `name` among the constants of a code object. */
+/* New reference: the code object `name` among the constants of a code object. */
 static struct py_object *nested_code(struct py_object *code, const char *name)
 {
 	struct py_object *all = python_api_field(code, "co_consts"), *found = NULL;
@@ -82,7 +83,8 @@ static struct py_object *nested_code(struct py_object *code, const char *name)
 	return found;
 }
 
-/* New: `name` in o, a class or, after <locals>, a function or its code. Takes o. */
+/* New reference: `name` in o, which is a class or, after <locals>, a function or its code. Takes
+ * o. */
 static struct py_object *member(struct py_object *o, const char *name, bool local)
 {
 	struct py_object *found = NULL, *key;
@@ -152,6 +154,6 @@ enum python_found python_find(const struct span_function *f, struct py_object **
 	*out = walk(dict, f->name);
 	if (*out)
 		return PYTHON_FOUND;
-	/* a module of another type may get its functions when they are first used */
+	/* a module of another type may get its functions only when they are first used */
 	return python_api_is(module, python_api.PyModule_Type) ? PYTHON_ABSENT : PYTHON_LATER;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pauses of the garbage collector. The collector calls what is in one list, which Python programs
- * see as gc.callbacks. The list that they see becomes a new one; ours stays with the collector and
- * calls what the new one has. So a program that looks finds its own callbacks only. */
+ * Pauses of the garbage collector. The collector calls the functions in one list, which Python
+ * programs see as gc.callbacks. We replace the visible list by a new one; the original list stays
+ * with the collector, holds our callback, and calls what is in the new list. So a program that
+ * looks finds only its own callbacks. */
 #include <string.h>
 
 #include "preload/python/python_api.h"
@@ -68,7 +69,8 @@ void python_gc_add(void)
 	ours = python_api.PyCFunction_NewEx(&gc_method, NULL, NULL);
 	key = python_api.PyUnicode_InternFromString("callbacks");
 	fresh = python_api.PyList_New(0);
-	/* the collector must never see a list that lacks one: ours comes last and calls the rest */
+	/* the collector must never see a list that lacks a callback: ours is added last and calls
+	 * the others */
 	if (ours && key && fresh && !python_api.PyList_SetSlice(fresh, 0, 0, list) &&
 	    !python_api.PyList_Append(list, ours)) {
 		gc_visible = fresh;

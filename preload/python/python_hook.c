@@ -33,7 +33,7 @@ struct python_hook *python_hook_find(const struct py_object *key)
 	}
 }
 
-/* Which values say what requests the span handles. */
+/* Finds the values that say which requests the span handles. */
 static void find_requests(struct python_hook *h)
 {
 	for (unsigned i = 0; i < h->value_count; i++) {
@@ -73,7 +73,8 @@ struct python_hook *python_hook_add(struct py_object *key, struct py_object *cod
 
 /* ---- begin and end ---- */
 
-/* How many of the requests are in decode; only for a hook whose row says so. */
+/* The phase, by how many of the requests are in decode; only for a hook whose row gives this
+ * number. */
 static enum span_phase phase_of(const struct python_hook *h, const struct span_mark *m,
 				float decodes)
 {
@@ -86,7 +87,8 @@ static enum span_phase phase_of(const struct python_hook *h, const struct span_m
 						   : SPAN_PHASE_PREFILL;
 }
 
-/* The values that are known now: those of arguments (a), or of the result (a is NULL). */
+/* Evaluates the values that are known now: those of arguments (a), or those of the result (a is
+ * NULL). */
 static enum span_phase evaluate(struct span_mark *m, const struct python_hook *h,
 				const struct python_arguments *a, struct py_object *returned,
 				bool work)
@@ -113,8 +115,8 @@ static enum span_phase evaluate(struct span_mark *m, const struct python_hook *h
 
 /* ---- requests of a span: collected until an event is full ---- */
 
-/* Requests of the latest step. An engine appends new ones, so the first few of a step show whether
- * it goes on with those of the step before. */
+/* How many requests of a step are compared with the step before. An engine appends new requests, so
+ * the first few show whether the step continues with the same ones. */
 #define CONTINUE_LOOK 4u
 static struct {
 	const struct tracer_thread *t;
@@ -125,7 +127,7 @@ static struct {
 
 struct request_pack {
 	struct tracer_thread *t;
-	unsigned seen, before; /* of this span, of the step before */
+	unsigned seen, before; /* seen: of this span; before: of the step before */
 	bool step, continues;
 	struct event_span_request e;
 	unsigned count;
@@ -156,8 +158,8 @@ static void pack_put(void *arg, const struct python_request *r)
 		pack_flush(p);
 }
 
-/* t_begin: of the span, whose events name it by that. True: it is a step, and goes on with requests
- * of the step before. */
+/* t_begin: begin of the span, which identifies it in events. True: the span is a step, and
+ * continues with requests of the step before. */
 static bool push_requests(struct tracer_thread *t, const struct python_hook *h, uint64_t t_begin,
 			  const struct python_arguments *a, struct py_object *returned)
 {
@@ -195,7 +197,7 @@ static void open_push(struct tracer_thread *t, const void *key, struct span_mark
 	if (t->open_count == TRACER_OPEN_MAX) {
 		uint32_t i = open_find(t, key);
 
-		/* its end is not that of the span which is recorded */
+		/* this end belongs to an inner call, not to the recorded span */
 		if (i)
 			t->open_more[i - 1]++;
 		return;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From 3.12: events of sys.monitoring, on the code objects of the catalogue alone. Other code runs
- * as before. Only its exceptions cost: an exception that leaves a function, and one that is thrown
- * into a generator, are reported for all code or for none. */
+ * How functions are followed from 3.12 on: by events of sys.monitoring, only on the code objects of
+ * the catalogue. Other code runs as before, except that its exceptions cost: an exception that
+ * leaves a function, and one that is thrown into a generator, are reported for all code or for
+ * none. */
 #include <stdbool.h>
 
 #include "preload/python/python_api.h"
 #include "preload/python/python_spans.h"
 #include "preload/tracer.h"
 
-/* Identifiers of tools that nobody has reserved. */
+/* The tool identifiers that nobody has reserved. */
 #define MONITOR_TOOL_LAST  4
 #define MONITOR_TOOL_FIRST 3
 
@@ -80,7 +81,7 @@ static const struct {
 #define MONITOR_EVENTS (sizeof(monitor_events) / sizeof(monitor_events[0]))
 static struct py_method monitor_methods[MONITOR_EVENTS];
 
-/* module.name(a, b, c), up to the first NULL; whether it returned. */
+/* Calls module.name(a, b, c), up to the first NULL. Returns whether it succeeded. */
 static bool monitor_ask(const char *name, struct py_object *a, struct py_object *b,
 			struct py_object *c)
 {
@@ -114,7 +115,7 @@ static bool monitor_take_tool(void)
 	return taken;
 }
 
-/* Registers one callback; the event's number, 0 if that failed. */
+/* Registers one callback. Returns the event's number; 0: failed. */
 static long monitor_register(unsigned i, struct py_object *events)
 {
 	struct py_method *m = &monitor_methods[i];

@@ -28,7 +28,7 @@ void python_spans_importing(void)
 	t = span_table_load();
 	for (uint32_t i = 0; t && i < t->function_count; i++) {
 		if (i && t->functions[i].row == t->functions[i - 1].row)
-			continue; /* nearly always of the same package */
+			continue; /* nearly always from the same package */
 		if (t->rows[t->functions[i].row].on_import &&
 		    python_find_root(t->functions[i].module)) {
 			tracer_start();
@@ -38,7 +38,7 @@ void python_spans_importing(void)
 	errno = saved;
 }
 
-/* A function has several names where a method is inherited, or another module re-exports it. */
+/* A function has several names if a method is inherited, or if another module re-exports it. */
 static bool is_followed(const struct py_object *key, const struct span_row *row)
 {
 	const struct python_hook *h = python_hook_find(key);
@@ -46,7 +46,7 @@ static bool is_followed(const struct py_object *key, const struct span_row *row)
 	return h && h->row == row;
 }
 
-/* One function, found: 0, or -1 if it cannot be followed. */
+/* Follows a function that was found. 0, or -1 if it cannot be followed. */
 static int follow(struct py_object *found, const struct span_row *row)
 {
 	struct py_object *code = found;
@@ -94,8 +94,8 @@ static bool has_nvtx(const struct span_table *t, uint16_t row)
 	return false;
 }
 
-/* A catalogue names a function once for each release that has it elsewhere, so an absent one is not
- * a loss. A span is lost if all of its functions are. */
+/* A catalogue names a function once for each place where some release has it, so an absent function
+ * is no loss. A span is lost if all of its functions are absent. */
 static void count_absent(const struct span_table *t)
 {
 	uint32_t end;
@@ -113,8 +113,8 @@ static void count_absent(const struct span_table *t)
 	}
 }
 
-/* In the interpreter's main thread, with the GIL. An error would end the job's main loop, so it
- * returns none. */
+/* Runs in the interpreter's main thread, with the GIL. Never returns an error, because that would
+ * end the job's main loop. */
 static int spans_pending(void *unused)
 {
 	struct py_object *type, *value, *traceback;

@@ -9,9 +9,9 @@
 #include "foreign/cpython.h"
 #include "preload/python/python_hook.h"
 
-/* The interpreter looks up the entry of an extension module: somebody imports something. Starts
- * tracing if that is, or is part of, a module whose catalogue says so. Any thread, in dlsym; keeps
- * errno. */
+/* Call when the interpreter looks up the entry of an extension module, so that something is being
+ * imported. Starts tracing if this is, or is part of, a module whose catalogue asks for it. Any
+ * thread, in dlsym; keeps errno. */
 void python_spans_importing(void);
 /* Looks for functions of the catalogue now and then, in the interpreter's main thread. Helper
  * thread. */
@@ -29,5 +29,6 @@ void python_gc_add(void);
  * (a function, or a code object of a nested one). */
 enum python_found { PYTHON_FOUND, PYTHON_LATER, PYTHON_ABSENT };
 enum python_found python_find(const struct span_function *f, struct py_object **out);
-/* A name of a module that is being imported or is imported: the part before the first dot. */
+/* Whether the module, given by the part of its name before the first dot, is being imported or was
+ * imported. */
 bool python_find_root(const char *module);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Containers are read only if their type is exactly list, tuple or dict, whose items are memory. */
+ * Containers are read only if their type is exactly list, tuple or dict, because reading their
+ * items runs no code. */
 #include "preload/python/python_value.h"
 
 #include <string.h>
@@ -80,7 +81,7 @@ unsigned python_value_prepare(struct python_value *v, unsigned max, const struct
 
 /* ---- from a call to objects ---- */
 
-/* New; NULL: not passed. */
+/* New reference; NULL: the argument was not passed. */
 static struct py_object *argument_of(const struct python_value *v, const struct python_arguments *a)
 {
 	struct py_object *found = NULL;
@@ -115,7 +116,7 @@ static bool is_none(const struct py_object *o)
 	return python_api_is(o, python_api._Py_NoneStruct->type);
 }
 
-/* New: follows the names from `first` on; takes o. */
+/* New reference: follows the names from `first` on. Takes o. */
 static struct py_object *follow(const struct python_value *v, unsigned first, struct py_object *o)
 {
 	for (unsigned i = first; o && i < v->count; i++) {
@@ -127,7 +128,7 @@ static struct py_object *follow(const struct python_value *v, unsigned first, st
 	return o;
 }
 
-/* New: the object at the end of the path. */
+/* New reference: the object at the end of the path. */
 static struct py_object *object_of(const struct python_value *v, const struct python_arguments *a,
 				   struct py_object *returned)
 {
@@ -159,7 +160,7 @@ static bool items_open(struct items *i, struct py_object *o)
 	return true;
 }
 
-/* The next item, borrowed; key: of a dict, else NULL. */
+/* The next item, borrowed. *key: of a dict, else NULL. */
 static bool items_next(struct items *i, struct py_object **key, struct py_object **item)
 {
 	*key = NULL;
@@ -182,7 +183,8 @@ static bool is_container(struct py_object *o)
 	       python_api_is(o, python_api.PyDict_Type) || python_api_is(o, python_api.PySet_Type);
 }
 
-/* Of other types, also built-in ones (weakref.proxy, mappingproxy), it may be code of the job; -1. */
+/* The length; -1 for other types: their length, even that of built-in types (weakref.proxy,
+ * mappingproxy), may run code of the job. */
 static double length_of(struct py_object *o)
 {
 	return is_container(o) || python_api_is(o, python_api.PyUnicode_Type)
@@ -199,7 +201,7 @@ static double number_of(struct py_object *o)
 	return -1;
 }
 
-/* What an item counts: itself, or how much it contains; -1. */
+/* What an item counts: its own number, or how much it contains; -1: neither. */
 static double weight_of(struct py_object *o)
 {
 	if (is_none(o))
@@ -207,7 +209,7 @@ static double weight_of(struct py_object *o)
 	return is_container(o) ? length_of(o) : number_of(o);
 }
 
-/* The sum of the items, or the number of those that are 1; -1. */
+/* The sum of the items, or the number of items that are 1; -1: neither is possible. */
 static double total_of(struct py_object *o, char form)
 {
 	struct py_object *key, *item;
@@ -226,7 +228,7 @@ static double total_of(struct py_object *o, char form)
 	return total;
 }
 
-/* o's number in the value's form; takes o. */
+/* The number of o, in the value's form. Takes o. */
 static double count_of(const struct python_value *v, struct py_object *o)
 {
 	double n = is_none(o)						   ? 0
@@ -259,7 +261,8 @@ float python_value_number(const struct python_value *v, const struct python_argu
 
 /* ---- requests ---- */
 
-/* 0: no text, or too long: both the hash and the UTF-8 that the interpreter keeps would cost. */
+/* Hash of an id. 0: it is no text, or is too long: hashing it would cost time, and the UTF-8 that
+ * the interpreter keeps would cost memory. */
 static uint64_t hash_of(struct py_object *o, char form)
 {
 	const char *text = NULL;
@@ -289,7 +292,7 @@ uint64_t python_value_request(const struct python_value *v, const struct python_
 	return id;
 }
 
-/* New: a part of the item; NULL: it has none. */
+/* New reference: a part of the item; NULL: it has none. */
 static struct py_object *part_of(const struct python_value *v, struct py_object *item)
 {
 	python_api.Py_IncRef(item);
@@ -310,7 +313,8 @@ static bool says_done(const struct python_value *v, struct py_object *item)
 	return done;
 }
 
-/* False: no request with a count. form: of the keys, or of the items if these are the ids. */
+/* Reads one request. False: no request, or no valid count. form: of the keys, or of the items if
+ * these are the ids. */
 static bool read_item(struct python_request *r, char form,
 		      const struct python_value *const part[SPAN_ITEM_COUNT], struct py_object *key,
 		      struct py_object *item)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_value.h - values of a call that a catalogue names: from the table's text to names, and from
- * a call to numbers. Never runs the job's code, never raises.
+ * python_value.h - the values of a call that a catalogue names: converts the table's text to names,
+ * and a call to numbers. Never runs the job's code, never raises.
  * Owns: references to the names, for the life of the process. Threads: with the GIL. */
 #pragma once
 
@@ -12,14 +12,15 @@
 /* One term: a path from an argument, from the result, or from an item of a list. */
 struct python_value {
 	struct py_object *name[LIMIT_SPAN_PARTS]; /* owned; the first: argument, "return" */
-	uint8_t count;	  /* of names; 0: the argument, the result or the item itself is unknown */
-	uint8_t of;	  /* which value of the span it is a term of: SPAN_VALUE_... */
+	/* number of names; 0: the argument, the result or the item itself is unknown */
+	uint8_t count;
+	uint8_t of;	  /* the value of the span that it is a term of: SPAN_VALUE_... */
 	char form;	  /* SPAN_FORM_...; 0: the number itself */
 	bool of_return;	  /* of the result, else of an argument */
 	int16_t position; /* of the argument; -1: none of that name */
 };
 
-/* The arguments of a call, or NULL args: they are those of the running frame. */
+/* The arguments of a call. args NULL: those of the running frame. */
 struct python_arguments {
 	struct py_object *const *args;
 	size_t count;
@@ -36,14 +37,15 @@ struct python_request {
 /* Fills at most `max` terms from the row; code gives the names of arguments. Returns their count. */
 unsigned python_value_prepare(struct python_value *v, unsigned max, const struct span_row *row,
 			      struct py_object *code);
-/* The term's number. What is not a count is counted as SPAN_VALUE, and is -1. */
+/* The term's number; -1: it is not a count, which is counted as SPAN_VALUE. */
 float python_value_number(const struct python_value *v, const struct python_arguments *a,
 			  struct py_object *returned);
 /* The hash of the id, the same for the same id in every process; 0: none. */
 uint64_t python_value_request(const struct python_value *v, const struct python_arguments *a,
 			      struct py_object *returned);
-/* Passes the requests of v, a container, to `put`, LIMIT_SPAN_ITEMS at most; more are counted as
- * SPAN_ITEMS. item: where an item of it has its parts, SPAN_ITEM_...; NULL: the item itself. */
+/* Passes the requests of v, a container, to `put`: at most LIMIT_SPAN_ITEMS; further ones are
+ * counted as SPAN_ITEMS. item[SPAN_ITEM_...]: where an item has this part; NULL: the item
+ * itself. */
 void python_value_requests(const struct python_value *v,
 			   const struct python_value *const item[SPAN_ITEM_COUNT],
 			   const struct python_arguments *a, struct py_object *returned,

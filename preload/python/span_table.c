@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The file is the user's own, like the environment that names it; a bad one costs its spans and
+ * The file is the user's own, like the environment that names it. A bad file costs its spans,
  * nothing else. */
 #include "preload/python/span_table.h"
 
@@ -35,7 +35,7 @@ static uint32_t table_state; /* enum table_state */
 static struct span_table table;
 static char table_text[LIMIT_SPAN_TABLE_BYTES + 1];
 
-/* A number from 0 to below `end`; -1. */
+/* Parses a number from 0 to end - 1; -1: it is not one. */
 static int table_number(const char *text, int end)
 {
 	int value = *text >= '0' && *text <= '9' && !text[1] ? *text - '0' : -1;
@@ -144,7 +144,8 @@ uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes)
 	return t->bad_line;
 }
 
-/* Bytes of the file; -1. Never waits: a FIFO or a device is refused. */
+/* Reads the file. Returns the number of bytes, or -1. Never waits: a FIFO or a device is
+ * refused. */
 static ptrdiff_t table_file(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * span_table.h - the catalogue of this process: which functions are spans. It is compiled from YAML
- * elsewhere (model/span_catalogue.h, docs/spans.md); here it is lines of text, ours or those of the
- * file SYSOM_SPANS.
+ * span_table.h - the catalogue of this process: which functions are spans. model/span_catalogue.h
+ * compiles it from YAML (docs/spans.md). Here it is lines of text: our own, or those of the file
+ * SYSOM_SPANS.
  * Owns: static memory. Threads: span_table_load: any; all else: after it returned the table. */
 #pragma once
 
@@ -16,7 +16,7 @@
 #define SPAN_VALUE_REQUEST  SPAN_WORK_MAX
 #define SPAN_VALUE_DECODE   (SPAN_WORK_MAX + 1) /* requests of the batch that are in decode */
 #define SPAN_VALUE_REQUESTS (SPAN_WORK_MAX + 2) /* a container of requests */
-#define SPAN_VALUE_ITEM	    (SPAN_WORK_MAX + 3) /* then the parts of an item of it */
+#define SPAN_VALUE_ITEM	    (SPAN_WORK_MAX + 3) /* then the parts of an item of that container */
 #define SPAN_ITEM_ID	    0
 #define SPAN_ITEM_TOKENS    1
 #define SPAN_ITEM_DONE	    2
@@ -26,7 +26,7 @@
 #define SPAN_FORM_LENGTH '#'
 #define SPAN_FORM_SUM	 '+'
 #define SPAN_FORM_ONES	 '='
-#define SPAN_FORM_BASE	 '-' /* of ids: base/request_id.h */
+#define SPAN_FORM_BASE	 '-' /* for ids: see base/request_id.h */
 
 struct span_row {
 	const char *name;
@@ -50,7 +50,7 @@ struct span_table {
 	struct span_function functions[LIMIT_SPAN_FUNCTIONS];
 	struct span_nvtx nvtx[LIMIT_SPAN_NVTX];
 	uint32_t row_count, function_count, nvtx_count;
-	uint32_t bad_line; /* where a file was refused; 0: nowhere */
+	uint32_t bad_line; /* the line at which the file was refused; 0: it was not */
 };
 
 /* The table, read at the first call; NULL: none (SYSOM_SPANS=off), it is bad, or another thread
