@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * all_bytes.h - a whole buffer to or from a file. Header only. Threads: any. */
+ * all_bytes.h - writes a whole buffer to a file, or reads one. Header only. Threads: any. */
 #pragma once
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/* 0; -errno, -ENOSPC where nothing is taken: a part may be written then. */
+/* 0; -errno; -ENOSPC if write() takes nothing. After an error a part may be written. */
 static inline int all_bytes_write(int fd, const void *data, size_t bytes)
 {
 	const char *p = data;
@@ -25,7 +25,7 @@ static inline int all_bytes_write(int fd, const void *data, size_t bytes)
 	return 0;
 }
 
-/* From this offset on. 0; -EBADMSG: the file ends before; -errno. */
+/* Reads from this offset on. 0; -EBADMSG: the file ends too early; -errno. */
 static inline int all_bytes_read(int fd, void *to, size_t bytes, uint64_t offset)
 {
 	char *p = to;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * buf.h - a growable byte buffer with a maximum size. Threads: one caller. A failed append marks
- * the buffer, and later appends are no-ops. So the caller needs to check only once, at the end. */
+ * buf.h - a growable byte buffer with a maximum size. Threads: one caller. A failed append sets
+ * `failed`, and later appends are no-ops. So the caller needs to check only once, at the end. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +24,6 @@ void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(print
 /* Append an unsigned LEB128 integer, as in protobuf, or a signed one in zigzag encoding. */
 void buf_varint(struct buf *b, uint64_t v);
 void buf_svarint(struct buf *b, int64_t v);
-/* Return 0 and move *pos; -EPROTO: past the end, or longer than 10 bytes. */
+/* Both return 0 and advance *pos; -EPROTO: past the end, or longer than 10 bytes. */
 int buf_read_varint(const uint8_t *data, size_t bytes, size_t *pos, uint64_t *out);
 int buf_read_svarint(const uint8_t *data, size_t bytes, size_t *pos, int64_t *out);

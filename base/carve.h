@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 struct carve {
-	void *memory; /* NULL: only count. Otherwise aligned as the arrays need, at most to 16 */
+	/* NULL: only count. Otherwise aligned as the arrays need, at most to 16 bytes */
+	void *memory;
 	size_t bytes; /* used so far, a multiple of 16 */
 };
 
-/* Reserves `count` elements; NULL if there is no memory. */
+/* Reserves `count` elements; NULL if memory is NULL. */
 static inline void *carve_take(struct carve *c, size_t count, size_t element_bytes)
 {
 	void *out = c->memory ? (char *)c->memory + c->bytes : NULL;

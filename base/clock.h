@@ -45,7 +45,8 @@ static inline void clock_sleep_until(uint64_t monotonic_ns)
 		;
 }
 
-/* Keeps counting while the machine is suspended, cannot be set, and starts at 0 at boot. */
+/* CLOCK_BOOTTIME: keeps counting while the machine is suspended, cannot be set, and starts at 0 at
+ * boot. */
 static inline uint64_t clock_boottime_ns(void)
 {
 	return clock_ns(CLOCK_BOOTTIME);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * environment.h - variables that begin with SYSOM_ and that no program of ours reads: misspelt ones.
- * Header-only and without allocation, since the preload uses it. Threads: as getenv(). */
+ * environment.h - finds misspelt variables: those that begin with SYSOM_ but that no program of
+ * ours reads. Header-only and without allocation, since the preload uses it. Threads: as
+ * getenv(). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hash.h - FNV-1a 64 and a finaliser, for tables and identities inside one version of sysom.
+ * hash.h - FNV-1a 64 and a finaliser, for tables and for identities within one version of sysom.
  * Header-only and libc-free, so that preload/ may use it. Not for keys that a peer may choose: use
  * base/keyed.h for those. */
 #pragma once

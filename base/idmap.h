@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * idmap.h - 64-bit keys to 32-bit numbers, growing up to a bound. Threads: one caller.
+ * idmap.h - maps 64-bit keys to 32-bit numbers; grows up to a bound. Threads: one caller.
  * Trust: keys may be chosen by a peer; they are hashed with the process's key. */
 #pragma once
 

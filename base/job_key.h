@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_key.h - the identity of a job: NAME@UID. The job itself claims the name. The kernel reports
  * the uid to sysomd (SO_PEERCRED), so the same name claimed by another user is another job. The uid
- * follows the last '@'; the name may contain '@' too.
- * NAME may be SERIES#RUN, divided at its last '#'. RUN distinguishes jobs that run at the same time;
- * a job is compared with earlier jobs of its SERIES. Header only. */
+ * follows the last '@'; the name may contain '@' too. NAME may be SERIES#RUN, divided at its last
+ * '#'. RUN distinguishes jobs that run at the same time. A job is compared with earlier jobs of the
+ * same SERIES. Header only. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Cuts the name, never the uid, at a whole UTF-8 character. room: at least 16. */
+/* Makes NAME@UID. If necessary, cuts the name at a whole UTF-8 character, but never the uid. room:
+ * at least 16. */
 static inline void job_key_make(char *out, size_t room, const char *name, uint32_t uid)
 {
 	char owner[12];
@@ -26,7 +27,7 @@ static inline void job_key_make(char *out, size_t room, const char *name, uint32
 	strcpy(out + n, owner);
 }
 
-/* Whether the key ends in a uid, which goes to *uid. */
+/* Whether the key ends in a uid. *uid: that uid. */
 static inline bool job_key_owner(const char *key, uint32_t *uid)
 {
 	const char *at = strrchr(key, '@');
@@ -58,9 +59,10 @@ static inline void job_key_series(char *out, size_t room, const char *key)
 	snprintf(out, room, "%.*s%s", (int)(n ? n : name), key, key + name);
 }
 
-/* Whether the key fits what a person asked for: a key, or a name, which stands for that job of any
- * user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0 and #12.1. A
- * text that ends in a uid is a key, so a name that another user claims never matches it. */
+/* Whether the key matches what a person asked for: a key, or a name, which stands for the jobs of
+ * that name of any user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0
+ * and #12.1. A text that ends in a uid is a key, so a name that another user claims never matches
+ * it. */
 static inline bool job_key_matches(const char *key, const char *asked)
 {
 	size_t name = job_key_name_bytes(key), n = job_key_name_bytes(asked);

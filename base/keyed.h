@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * keyed.h - SipHash-1-3 (Aumasson and Bernstein 2012), for every table whose keys a peer may
  * choose. Without the secret key nobody can prepare keys that share a chain or a hash. A hash is
- * valid in one run of one process: never store it, send it or compare it with another process's.
+ * valid only within one run of one process: never store it, send it, or compare it with another
+ * process's hash.
  * Threads: any. */
 #pragma once
 
@@ -74,8 +75,8 @@ static inline uint64_t keyed_words(const struct keyed *k, uint64_t a, uint64_t b
 }
 
 /* A slot among 2^bits, by one multiplication with a secret odd factor (Dietzfelbinger 1997). Two
- * words share a slot with a probability of at most 2 in 2^bits. For tables that probe few slots:
- * crowding costs the peer that chose the words an entry, and costs nobody time. */
+ * words share a slot with a probability of at most 2 in 2^bits. For tables that probe only a few
+ * slots: if these are full, the peer that chose the words loses an entry, and nobody loses time. */
 static inline uint32_t keyed_place(const struct keyed *k, uint64_t word, uint32_t bits)
 {
 	return (uint32_t)(word * (k->word[0] | 1) >> (64 - bits));
@@ -83,5 +84,5 @@ static inline uint32_t keyed_place(const struct keyed *k, uint64_t word, uint32_
 
 uint64_t keyed_bytes(const struct keyed *k, const void *data, size_t bytes);
 uint64_t keyed_text(const struct keyed *k, const char *text);
-/* This process's own random key; made at the first call, constant from then on. */
+/* This process's own random key. It is made at the first call, and never changes. */
 const struct keyed *keyed_process(void);

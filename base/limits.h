@@ -3,7 +3,7 @@
 #pragma once
 
 /* ---- inside the job (ring/, preload/, cupti/) ---- */
-/* All shared memory of one process: the job pays for it. */
+/* All shared memory of one process. The job pays for it. */
 #define LIMIT_RING_BYTES (8u << 20)
 /* Large lanes: one per launch thread. PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
@@ -13,8 +13,8 @@
 #define LIMIT_RING_SMALL_LANE_SLOTS 64
 /* The reader page has one tail per lane. */
 #define LIMIT_RING_LANES 511
-/* 10,000 launches/s fill 2,048 slots in 0.2 s. sysomd drains every 10 to 40 ms, and every 10 ms
- * again once a lane was half full. */
+/* 10,000 launches/s fill 2,048 slots in 0.2 s. sysomd drains every 10 to 40 ms; once a lane was
+ * half full, again every 10 ms. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: one lane for us, one for CUPTI's own delivery thread. */
 #define LIMIT_RING_DEVICE_LANES	     2
@@ -23,7 +23,8 @@
 #define LIMIT_RING_NAMES_BYTES (1u << 20)
 #define LIMIT_NAME_BYTES       4096
 #define LIMIT_NAME_COUNT       8192
-/* Span catalogues: what one process looks for. All of ours together have less than a third. */
+/* Span catalogues: how much one process looks for. All our catalogues together use less than a
+ * third. */
 #define LIMIT_SPAN_COUNT       256u
 #define LIMIT_SPAN_FUNCTIONS   512u
 #define LIMIT_SPAN_NVTX	       64u    /* patterns of NVTX texts; each costs at each range */
@@ -42,14 +43,14 @@
 /* A node has at most 16 GPUs today (and MIG slices), plus helper processes and processes about to
  * exit. */
 #define LIMIT_NODE_PROCESSES 64
-/* Ranks whose process ended while others of the job went on: a later process with such a rank is named
- * as a restart. As many as a node has at once. */
+/* Ranks whose process ended while other ranks of the job continued: a later process with such a
+ * rank is reported as a restart. As many as a node has processes at once. */
 #define LIMIT_NODE_ENDED LIMIT_NODE_PROCESSES
 /* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
  * of ten thousand would take minutes. */
 #define LIMIT_NODE_REQUESTS 65536u
-/* How long a node sends pieces of a job's requests after it was asked to: twice the time after which it
- * is asked again. */
+/* How long a node sends pieces of a job's requests after it was asked for them: twice the time
+ * after which it is asked again. */
 #define LIMIT_PIECES_ASKED_NS 60000000000ull
 /* Events drained from one process of a user before the next user gets a turn (fairness). */
 #define LIMIT_DRAIN_BATCH 4096
@@ -110,10 +111,11 @@
 #define LIMIT_PYTHON_FILE_BYTES	 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
 /* ---- OS signals (sidecar/os/os_signals.h) ---- */
-/* One second each: the usual value looks through all of them, and a window may be requested two minutes
- * late. */
+/* Buckets of one second each. The usual value uses all of them, and a window may be requested two
+ * minutes late. */
 #define LIMIT_OS_SECONDS 192u
-/* For 8 ranks: some 50 threads and CPUs each that have a figure worth keeping; 900 bytes each. */
+/* For 8 ranks, each with some 50 threads and CPUs that have a figure worth keeping; 900 bytes per
+ * row. */
 #define LIMIT_OS_SERIES 4096u
 /* Counters whose last value is kept: 15 per thread, most of which stay 0. */
 #define LIMIT_OS_COUNTERS (1u << 16)
@@ -126,15 +128,15 @@
 #define LIMIT_WIRE_MESSAGE_BYTES (8u << 20)
 /* How far a hostile 8 MiB of zstd may unpack. */
 #define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
-/* Bytes that a reader may unpack and fill: per byte of a message, and once per message. Windows of
- * training jobs need 40 per byte (96 bytes of memory for 2.7 packed). A writer pads a denser
- * window. */
+/* Bytes that a reader may unpack and fill: this many per byte of a message, and this many once per
+ * message. Windows of training jobs need 40 per byte (96 bytes of memory for 2.7 packed). A writer
+ * pads a denser window. */
 #define LIMIT_WIRE_WORK_PER_BYTE 256u
 #define LIMIT_WIRE_WORK_BYTES	 (1u << 20)
 #define LIMIT_WINDOW_RECORDS	 1000000u
 #define LIMIT_WINDOW_STEPS	 4096u
-/* From a window's begin to its end. The recorder holds less than a day of a running job. A longer
- * window would merge all later faults of its job. */
+/* The longest time from a window's begin to its end. The recorder holds less than a day of a
+ * running job. A longer window would merge all later faults of its job. */
 #define LIMIT_WINDOW_NS 86400000000000ull
 /* Value of an OS signal, in any unit. */
 #define LIMIT_SIGNAL_VALUE 1e15
@@ -183,13 +185,14 @@
 #define LIMIT_FLEET_HEAR_NS 60000000000ull
 /* Commands queued for a node's next beat: as many as one reply holds. */
 #define LIMIT_FLEET_COMMANDS 64u
-/* Windows requested per minute and job (INV-10): a suspect and two peers, five times. */
+/* Windows requested per minute and job (INV-10): for a suspect and two peers, five times. */
 #define LIMIT_PULL_WINDOWS 16u
 /* Jobs whose requests are joined from pieces of several nodes, and open requests of each: some 20 MB a
  * job. Clusters have some serving jobs with instances on different nodes. */
 #define LIMIT_FLEET_JOINED	    16u
 #define LIMIT_FLEET_JOINED_REQUESTS 4096u
-/* Windows requested once in ten minutes of a job that hangs: its ranks' stacks, 100 kB each. */
+/* Windows requested once in ten minutes from a job that hangs: the stacks of its ranks, 100 kB
+ * each. */
 #define LIMIT_PULL_HANG_WINDOWS 256u
 /* ---- comparing the ranks of a job (analysis/cross/cross.h) ---- */
 /* 32 groups per beat; ranks may be one beat period apart, and comparison waits half a period. */
@@ -225,7 +228,8 @@
 #define LIMIT_RETENTION_TEXT_BYTES 4096
 /* Messages received but not yet committed; senders of more are asked to retry. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
-/* Messages being received or handled: twice that. Above it the slowest peer is disconnected. */
+/* Messages being received or handled: twice LIMIT_PENDING_BYTES. Above it the slowest peer is
+ * disconnected. */
 #define LIMIT_INGEST_BUFFER_BYTES (512ull << 20)
 /* Disconnected senders whose CPU time use is remembered, 400 bytes each. */
 #define LIMIT_SENDERS_OWING 4096u
@@ -245,7 +249,7 @@
 #define LIMIT_INCIDENT_EXCERPT_BYTES (200u << 20)
 /* Ranks per incident that a diagnosis examines: this many suspects, and this many peers. */
 #define LIMIT_VERDICT_RANKS 32u
-/* What an excerpt keeps: the largest by time. Longer mangled names are cut. */
+/* What an excerpt keeps: the entries with most time. Longer mangled names are cut. */
 #define LIMIT_EXCERPT_FUNCTIONS	 256u
 #define LIMIT_EXCERPT_KERNELS	 192u
 #define LIMIT_EXCERPT_NAME_BYTES 1024u
@@ -311,16 +315,18 @@
 #define LIMIT_FOLDED_LINES (8u << 20)
 #define LIMIT_FOLDED_BYTES (2ull << 30)
 /* An incident's file (`sysom replay window --incident`), which is an answer of the aggregator. A
- * value takes some 20 bytes of text and a hundred of memory. */
+ * value takes some 20 bytes of text and a hundred bytes of memory. */
 #define LIMIT_REPLAY_JSON_BYTES	 (16u << 20)
 #define LIMIT_REPLAY_JSON_VALUES 1000000u
 
-/* Packed stacks that sysomd keeps: windows ask for the last minutes (the recorder's promise). */
+/* Packed stacks that sysomd keeps. Windows ask for the last minutes, as far back as the recorder
+ * reaches. */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
 #define LIMIT_STACKS_KEPT_NS	180000000000ull
 
-/* Build IDs that the aggregator was already asked about. A node with 8 ranks of PyTorch maps some
- * 400 files; a node sampled as a whole some thousand. Each entry takes 48 bytes and its path. */
+/* Build IDs that the aggregator was already asked about. A node with 8 ranks of PyTorch maps
+ * some 400 files; if the whole node is sampled, some thousand. Each entry takes 48 bytes and its
+ * path. */
 #define LIMIT_OFFER_FILES      4096u
 #define LIMIT_OFFER_PATH_BYTES 1024u
 
@@ -338,8 +344,8 @@
 #define LIMIT_SYMBOL_MINI_BYTES (64u << 20)
 /* LZMA packs a symbol table to between a third and a tenth, but zeros to a seven-thousandth. */
 #define LIMIT_SYMBOL_MINI_RATIO 64u
-/* Files in a Build-ID directory, 40 bytes of memory each: a distribution's debug files are
- * 170,000. */
+/* Files in a Build-ID directory, 40 bytes of memory each. A distribution has 170,000 debug
+ * files. */
 #define LIMIT_SYMBOL_FILES (1u << 19)
 /* One upload; debug files of the largest CUDA libraries are 3 to 5 GB. */
 #define LIMIT_SYMBOL_FILE_BYTES (8ull << 30)
@@ -359,7 +365,8 @@
 /* Counts of one period in the kernel, in two sets, 160 bytes each: at most 2 x 20 MiB. 128 CPUs at
  * 200 Hz fill one in 5 s if no two samples are alike. Samples without space are counted as lost. */
 #define LIMIT_SAMPLER_COUNTS (1u << 17)
-/* Switch records that wait for a drain, 104 bytes each: a batch has space for what a drain adds. */
+/* Switch records that wait for a drain, 104 bytes each: the difference is room in a batch for the
+ * records that a drain adds. */
 #define LIMIT_SAMPLER_SWITCHES (LIMIT_STACK_SWITCHES - 4096u)
 /* Kernel symbols: a distribution's kernel with modules has 250,000, of which a third are code. */
 #define LIMIT_SAMPLER_KERNEL_SYMBOLS	(1u << 19)

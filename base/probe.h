@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * probe.h - hash tables by open addressing, the one kind of this tree. Header only.
- * An index holds numbers of things that live in an array of the caller's, who says which are alike:
- *	PROBE_EACH(i, &t, hash)
- *		if (alike(&thing[i.number], key))
- *			return i.number;
- *	err = probe_add(&t, hash, count);
- * Each number keeps its hash: the index grows without asking for it, and what differs in it is not
- * looked at. Trust: the hash of a key that a peer chooses is keyed (base/keyed.h).
+ * probe.h - hash tables with open addressing; all tables of this tree use it. Header only. An index
+ * holds numbers of things that live in an array of the caller's, who says which are alike:
+ * PROBE_EACH(i, &t, hash) if (alike(&thing[i.number], key)) return i.number; err = probe_add(&t,
+ * hash, count); The hash is stored with each number. So the index can grow without computing hashes
+ * again, and things with other hashes are not compared. Trust: the hash of a key that a peer
+ * chooses is keyed (base/keyed.h).
  * Threads: one caller. */
 #pragma once
 
@@ -18,13 +16,13 @@
 
 #define PROBE_FIRST 16u
 
-/* The places of a hash in a table of room (a power of two) things, for those that stand in the table
- * themselves; one place at least is free, or the caller counts. */
+/* The places of a hash in a table with room (a power of two) for things that are stored in the
+ * table itself. At least one place must be free, or the caller must count its steps. */
 #define PROBE_PLACES(at, hash, room)                                                               \
 	for (uint32_t at = (uint32_t)(hash) & ((uint32_t)(room)-1u);;                              \
 	     at = (at + 1) & ((uint32_t)(room)-1u))
 
-struct probe {		/* all zero is an empty one */
+struct probe {		/* all zero: an empty table */
 	uint64_t *slot; /* hash << 32 | number + 1; 0: free */
 	uint32_t room;	/* a power of two, at least twice count */
 	uint32_t count;
@@ -49,7 +47,7 @@ struct probe_walk {
 	uint32_t number;
 };
 
-/* To the next number under this hash. False: no more. */
+/* Advances to the next number under this hash. False: no more. */
 static inline bool probe_next(const struct probe *t, struct probe_walk *w)
 {
 	while (w->seen < t->room) {
@@ -74,7 +72,7 @@ static inline void probe_put(struct probe *t, uint64_t slot)
 		}
 }
 
-/* Memory for this many numbers at once. 0, -ENOMEM. */
+/* Allocates memory for this many numbers in advance. 0, -ENOMEM. */
 static inline int probe_room(struct probe *t, uint32_t count)
 {
 	uint32_t room = t->room ? t->room : PROBE_FIRST;
@@ -95,7 +93,7 @@ static inline int probe_room(struct probe *t, uint32_t count)
 	return 0;
 }
 
-/* 0; -ENOMEM: all stays as it is. number below UINT32_MAX, count below 2^30. */
+/* 0; -ENOMEM: nothing changed. number: below UINT32_MAX. count: below 2^30. */
 static inline int probe_add(struct probe *t, uint64_t hash, uint32_t number)
 {
 	int err = probe_room(t, t->count + 1);
@@ -105,7 +103,7 @@ static inline int probe_add(struct probe *t, uint64_t hash, uint32_t number)
 	return err;
 }
 
-/* The numbers behind it move up: nothing is left that a search has to walk over. */
+/* Removes a number. The numbers behind it move up, so no tombstone is left. */
 static inline void probe_remove(struct probe *t, uint64_t hash, uint32_t number)
 {
 	uint64_t gone = hash << 32 | (number + 1u);
@@ -122,7 +120,7 @@ static inline void probe_remove(struct probe *t, uint64_t hash, uint32_t number)
 		if (!t->slot[at])
 			break;
 		if (((at - home) & mask) < ((at - hole) & mask))
-			continue; /* its home lies behind the hole */
+			continue; /* its own place lies behind the hole */
 		t->slot[hole] = t->slot[at];
 		hole = at;
 	}

@@ -14,7 +14,7 @@ int replace_begin(struct replace *r, int dirfd, const char *path, mode_t mode)
 	r->dirfd = dirfd;
 	if ((size_t)snprintf(r->path, sizeof(r->path), "%s", path) >= sizeof(r->path))
 		return -ENAMETOOLONG;
-	/* a process that had this number may have left one behind */
+	/* an earlier process with this pid may have left such a file behind */
 	do {
 		if ((size_t)snprintf(r->temporary, sizeof(r->temporary), "%s.%d-%u.tmp", path,
 				     (int)getpid(),

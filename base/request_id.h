@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * request_id.h - a request's id without what an engine appends to it.
- * vLLM gives each request that its engine gets an id of its own: the client's, and after that '-' and
- * eight random hexadecimal digits. Each engine that a request comes to appends others.
- * Header-only and libc-free, so that preload/ may use it. */
+ * request_id.h - a request's id without what an engine appends to it. vLLM gives each request that
+ * its engine receives an id of its own: the client's id, followed by '-' and eight random
+ * hexadecimal digits. Each engine that a request reaches appends different ones. Header-only and
+ * libc-free, so that preload/ may use it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 #define REQUEST_ID_SUFFIX_BYTES 9u
 
-/* The bytes of the id without such a suffix. */
+/* The number of bytes of the id without such a suffix. */
 static inline size_t request_id_base_bytes(const char *id, size_t bytes)
 {
 	if (bytes <= REQUEST_ID_SUFFIX_BYTES || id[bytes - REQUEST_ID_SUFFIX_BYTES] != '-')

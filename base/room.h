@@ -10,8 +10,9 @@
 
 #define ROOM_FIRST 8u
 
-/* array: address of the pointer to elements of `bytes` each, malloc-ed or NULL; room: its capacity.
- * Grows by doubling. 0; -ENOMEM: nothing changed. */
+/* Makes room for `want` elements, by doubling. array: address of the pointer to the elements,
+ * which is malloc-ed or NULL; bytes: size of an element; room: the capacity. 0; -ENOMEM: nothing
+ * changed. */
 static inline int room_make(void *array, size_t *room, size_t want, size_t bytes)
 {
 	size_t next = *room ? *room : ROOM_FIRST;
@@ -29,7 +30,7 @@ static inline int room_make(void *array, size_t *room, size_t want, size_t bytes
 	return 0;
 }
 
-/* Makes room for `want` elements; the room is a size_t. */
+/* Makes room for `want` elements; `room` is a size_t. */
 #define ROOM_FOR(array, room, want) room_make(&(array), &(room), (want), sizeof(*(array)))
 
 /* The same, and new elements are zeroed. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* first: that field of the first of `count` elements, which lie `stride` bytes apart. */
+/* first: address of the field in the first of `count` elements, which lie `stride` bytes apart. */
 static inline size_t sorted_find(const uint64_t *first, size_t count, size_t stride, uint64_t than,
 				 bool above)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * span_kind.h - the words of a span catalogue that are numbers in an event: kinds of processes and
- * of threads, and what can be counted as work. Their order is part of the ring's format: append
+ * span_kind.h - the words of a span catalogue that events encode as numbers: kinds of processes
+ * and threads, and what can be counted as work. Their order is part of the ring's format: append
  * only. */
 #pragma once
 
@@ -27,7 +27,8 @@ enum span_process {
 	SPAN_PROCESS_WORKER,
 	SPAN_PROCESS_ROUTER
 };
-/* A span of these is on the clients' side: while the engine works, it may only wait for it. */
+/* Whether a span of such a process is on the clients' side: while the engine works, it may only be
+ * waiting for the engine. */
 static inline bool span_process_is_client(unsigned process)
 {
 	return process == SPAN_PROCESS_API || process == SPAN_PROCESS_ROUTER;

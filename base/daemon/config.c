@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * This file uses libyaml's event parser and not a document tree, because only events carry the line
- * of every key. A user needs that line to correct the file. */
+ * This file uses libyaml's event parser, not a document tree, because only events have the line of
+ * every key. A user needs the line to correct the file. */
 #include "base/daemon/config.h"
 
 #include <ctype.h>
@@ -195,7 +195,7 @@ static void complain(struct reader *r, size_t line, const char *key, const char 
 	r->errors++;
 }
 
-/* Reports a value given to a section name, or a misspelt setting. */
+/* Explains an unknown name: a value was given to a section, or a setting is misspelt. */
 static void explain_unknown(const struct reader *r, const char *name, char *why, size_t why_bytes)
 {
 	size_t n = strlen(name);
@@ -476,7 +476,7 @@ void config_print(FILE *to, const void *values, const struct config_key *keys, s
 	}
 }
 
-/* Between words, below its beginning. */
+/* Prints a text broken between words; further lines begin below its beginning. */
 static void print_wrapped(const char *text)
 {
 	unsigned column = HELP_INDENT - 1;
@@ -560,8 +560,8 @@ struct switches {
 	bool required, check, print;
 };
 
-/* Reads the switches that are not settings. Settings' flags are read later, over file and
- * environment. */
+/* Reads the switches that are not settings. Flags of settings are read later, after file and
+ * environment, which they override. */
 static enum config_result read_switches(struct switches *s, const char *program, int argc,
 					char **argv, bool *help)
 {

@@ -47,23 +47,23 @@ enum config_result {
 /* Checks how the settings fit together, after all have been read. 0, or -EINVAL with the reason in
  * `why`, which names the settings. */
 typedef int (*config_check_fn)(const void *values, char *why, size_t why_bytes);
-/* Fills *into. Handles --config FILE, --check-config, --print-config, --help and --version itself.
- * A missing default_path is not an error; a missing --config FILE is. about: the first lines of
- * --help. check: NULL: none. */
+/* Fills *into. Also handles --config FILE, --check-config, --print-config, --help and --version. A
+ * missing default_path is not an error, but a missing --config FILE is. about: the first lines of
+ * --help. check: may be NULL. */
 enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
 			       const char *program, const char *about, const char *default_path,
 			       int argc, char **argv, config_check_fn check);
-/* For such a check: writes into `why` what is wrong with key's value ("not ADDRESS:PORT").
- * -EINVAL. */
+/* For use in such a check: writes into `why` what is wrong with the key's value ("not
+ * ADDRESS:PORT"). Returns -EINVAL. */
 int config_refuse(char *why, size_t why_bytes, const char *key, const char *value,
 		  const char *wrong);
-/* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty unless needs_host is set: a
- * listener then uses all addresses. */
+/* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty unless needs_host is set;
+ * an empty HOST makes a listener use all addresses. */
 bool config_is_socket_url(const char *text, bool needs_host);
-/* Sets one value, as from a file. 0, or -EINVAL with the reason in `why`. */
+/* Sets one value, parsed as in a file. 0, or -EINVAL with the reason in `why`. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);
-/* Fills *into from the initial values and the text of one file alone. 0, or -EINVAL after messages
+/* Fills *into only from the initial values and the text of one file. 0, or -EINVAL after messages
  * that name `path` and the line. */
 int config_read_text(void *into, const struct config_key *keys, size_t key_count, const char *path,
 		     const char *text, size_t bytes);

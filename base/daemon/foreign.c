@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * foreign.c - see foreign.h.
- * The signal is repeated, because the first one may arrive before the wait starts. Setting another
- * SO_LINGER would not help: the TCP socket may sit in the queue of a Unix socket, out of our
- * reach. */
+ * foreign.c - see foreign.h. The signal is repeated, because the first one may arrive before the
+ * wait starts. Changing SO_LINGER would not help: the TCP socket may be in the queue of a Unix
+ * socket, where we cannot reach it. */
 #include "base/daemon/foreign.h"
 
 #include <signal.h>

@@ -32,5 +32,6 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 #define log_warn(event, ...)  LOG_AT(LOG_WARN, event, __VA_ARGS__)
 #define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
-/* For lines that are bounded otherwise and useful only if complete: no rate limit. */
+/* Has no rate limit. For lines whose number is bounded in another way, and that are useful only if
+ * all are there. */
 #define log_record(event, ...) log_write(NULL, LOG_INFO, event, __VA_ARGS__)

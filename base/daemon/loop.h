@@ -25,7 +25,7 @@ int loop_add_timer(struct loop *l, uint32_t first_ms, uint32_t period_ms, loop_f
 int loop_timer_period(struct loop_source *s, uint32_t period_ms);
 /* Blocks signum in the calling thread (call before starting threads); events = signum. */
 int loop_add_signal(struct loop *l, int signum, loop_fn fn, void *arg, struct loop_source **out);
-/* fn runs in the loop's thread after loop_wake; several wake-ups may cause one call. */
+/* fn runs in the loop's thread after loop_wake; several wake-ups may cause only one call. */
 int loop_add_wake(struct loop *l, loop_fn fn, void *arg, struct loop_source **out);
 void loop_wake(struct loop_source *s);	       /* async-signal-safe */
 void loop_source_close(struct loop_source *s); /* NULL is a no-op */

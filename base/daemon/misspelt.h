@@ -7,7 +7,7 @@
 
 #define MISSPELT_BYTES 160
 
-/* A sentence about the next such variable; false: there is none. *at: 0 at first. */
+/* Writes a sentence about the next such variable; false: there is none. *at: 0 at first. */
 bool misspelt_warning(size_t *at, char out[MISSPELT_BYTES]);
-/* The variable that is read and whose name is nearest to this one. */
+/* The name nearest to this one among the variables that our programs read. */
 const char *misspelt_nearest(const char *name);

@@ -147,7 +147,8 @@ void peer_text(int sock, char out[PEER_TEXT_BYTES])
 	else
 		inet_ntop(AF_INET6, &peer.v6.sin6_addr, text, sizeof(text));
 	snprintf(out, PEER_TEXT_BYTES, peer.any.ss_family == AF_INET ? "%s:%u" : "[%s]:%u", text,
-		 ntohs(peer.v4.sin_port)); /* at the same place in both */
+		 /* the port is at the same place in v4 and v6 addresses */
+		 ntohs(peer.v4.sin_port));
 }
 
 static void by_address(struct peer_key *k, const union peer_address *peer)

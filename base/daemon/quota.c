@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quota.c - see quota.h. The fair share is found by filling. Users below an equal part of the rest
- * count in full; what they leave is divided among the others, until no user is below. */
+ * quota.c - see quota.h. The fair share is found by filling: users below an equal part of the rest
+ * count in full, and the others divide what these leave. This repeats until no user is below. */
 #include "base/daemon/quota.h"
 
 #include <string.h>

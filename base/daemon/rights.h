@@ -16,9 +16,9 @@ enum {
 struct right {
 	const char *name; /* "SYS_PTRACE" */
 	unsigned number;
-	const char *lost; /* without it */
+	const char *lost; /* what is lost without it */
 };
 extern const struct right rights[RIGHTS];
 
-/* Which of them are effective now. */
+/* Fills which capabilities are effective now. */
 void rights_now(bool has[RIGHTS]);

@@ -61,7 +61,9 @@ static int read_file(const char *path, bool secret, struct buf *out, char *why, 
 		snprintf(why, why_bytes, "%s: %s", path, strerror(-err));
 	if (!err)
 		err = check(path, &st, secret, why, why_bytes);
-	if (!err) /* at once: growing would leave copies behind */
+	/* reserves all memory at once, because a growing buffer would leave copies of the secret
+	 * behind */
+	if (!err)
 		buf_reserve(out, (size_t)st.st_size);
 	if (!err)
 		err = read_all(path, fd, out, why, why_bytes);

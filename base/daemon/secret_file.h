@@ -13,13 +13,13 @@
  * what is wrong with it and what to do. Follows links, because Kubernetes mounts secrets as
  * links. */
 int secret_file_read(const char *path, struct buf *out, char *why, size_t why_bytes);
-/* The same without the rules about mode and owner: a certificate. */
+/* The same without the rules about mode and owner, for a certificate. */
 int secret_file_read_public(const char *path, struct buf *out, char *why, size_t why_bytes);
 
-/* Overwrites what was read, and frees it. */
+/* Overwrites the content of the buffer, then frees it. */
 void secret_file_forget(struct buf *read);
 
-/* Differs between two contents of a path; known without reading them. */
+/* Identifies the content of a path without reading it: differs for another content. */
 struct secret_file_state {
 	dev_t device;
 	ino_t inode;
@@ -28,6 +28,6 @@ struct secret_file_state {
 };
 struct secret_file_state secret_file_state_of(const struct stat *st);
 bool secret_file_is_same(const struct secret_file_state *a, const struct secret_file_state *b);
-/* Whether the path's file differs from *s, which then has the new state. False, if there is no
+/* Whether the path's file has changed since *s. If so, *s gets the new state. False if there is no
  * file. */
 bool secret_file_changed(const char *path, struct secret_file_state *s);

@@ -18,7 +18,7 @@ void service_init(void)
 	sd_listen_fds(0); /* sets close-on-exec */
 }
 
-/* path NULL: the first one of this type. */
+/* The descriptor of a socket that systemd passed. path NULL: the first socket of this type. */
 static int passed(const char *path, int type)
 {
 	int count = sd_listen_fds(0);
@@ -31,7 +31,7 @@ static int passed(const char *path, int type)
 	return -ENOENT;
 }
 
-/* Removes what a killed daemon left behind. */
+/* Removes a socket file that a killed daemon left behind. */
 static int claim(const struct sockaddr_un *sa, int type)
 {
 	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;

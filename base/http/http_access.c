@@ -15,8 +15,9 @@
 #include "base/daemon/secret_file.h"
 #include "base/http/http_tokens.h"
 
-#define LOOK_NS 1000000000ull /* between looks at the file */
-/* The kernel's name for users that have no number in our user namespace: several people. */
+#define LOOK_NS 1000000000ull /* time between checks of the file */
+/* The kernel's number for all users without a number in our user namespace, so it stands for
+ * several people. */
 #define OVERFLOW_UID 65534u
 
 struct http_access {
@@ -134,8 +135,8 @@ static void look(struct http_access *a)
 		log_info("tokens", "file=%s read=again", a->settings->tokens);
 }
 
-/* Takes the next uid off a comma-separated list. False: there is none; what is left in *list is no list
- * of uids. */
+/* Takes the next uid off a comma-separated list. False: there is none; if *list is not empty then,
+ * it is no list of uids. */
 static bool next_uid(const char **list, uid_t *uid)
 {
 	unsigned long number;

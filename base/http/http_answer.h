@@ -10,9 +10,9 @@
 struct http_answer {
 	unsigned status;   /* 200 unless a handler sets another */
 	const char *type;  /* application/json unless a handler sets another */
-	const char *allow; /* the path's methods, which a 405 names */
+	const char *allow; /* the methods that the path allows, for an answer with status 405 */
 	struct buf body;
-	/* What the request changes, in the audit line; "": its method and path say it. */
+	/* What the request changes, for the audit line; "": its method and path show it. */
 	char change[HTTP_CHANGE_BYTES];
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_hosts.h - the host names under which clients may reach an HTTP server. Another site's web
  * page can make its own name resolve to a private address (DNS rebinding). The browser then treats
- * our answers as that site's. But it still sends the name that it used in the Host header, which we
- * check here.
+ * our answers as that site's. But it still sends, in the Host header, the name that it used, and we
+ * check this name here.
  * Threads: any, after init. Trust: the header comes from a peer. */
 #pragma once
 

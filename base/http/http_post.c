@@ -30,7 +30,8 @@ uint64_t http_post_backoff_ns(uint64_t before_ns)
 	return next_ns < BACKOFF_LAST_NS ? next_ns : BACKOFF_LAST_NS;
 }
 
-/* Sets the token in the file for the next request. 0; -EINVAL: no token, and `why` says why. */
+/* Sets the token from the file for the next request. 0; -EINVAL: there is no token, and `why` has
+ * the reason. */
 static int set_token(CURL *h, const char *path, char *why, size_t why_bytes)
 {
 	char token[TOKEN_BYTES];
@@ -146,13 +147,13 @@ int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes
 {
 	long status = http_post_ask(h, p, body, bytes, NULL, why, why_bytes);
 
-	/* an answer that is longer than its room was an answer */
+	/* an answer that did not fit into its room is still an answer */
 	if (!status && p->answer && p->answer->failed)
 		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
 	if (status >= 200 && status < 300)
 		return 0;
 	if (status)
 		snprintf(why, why_bytes, "the receiver answers with status %ld", status);
-	/* sending a body again does not help if the receiver finds it wrong */
+	/* sending the body again does not help if the receiver rejects it */
 	return status >= 400 && status < 500 && status != 429 ? -EINVAL : -EAGAIN;
 }

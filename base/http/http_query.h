@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* No path of ours takes more than three arguments. */
+/* The most arguments that are kept. No path of ours takes more than three. */
 #define HTTP_QUERY_ARGS	 8u
 #define HTTP_QUERY_BYTES 2048u
 

@@ -19,7 +19,8 @@
 
 #define TURNS 8
 #define REALM "sysom"
-/* In the log alone: no answer was sent. Other servers write it when a client has left. */
+/* Appears only in the log: no answer was sent. Other servers also log this status when a client has
+ * left. */
 #define UNANSWERED 499u
 
 struct http_server {
@@ -38,8 +39,9 @@ static int connection_fd(struct MHD_Connection *c)
 	return info ? info->connect_fd : -1;
 }
 
-/* Whatever its path, so that no handler can forget the line of a change. A handler that accepted a
- * piece has changed nothing yet. */
+/* Whether the request counts as a change. This does not depend on its path, so no handler can
+ * forget the audit line. A handler that has only accepted a piece of a body has changed nothing
+ * yet. */
 static bool is_change(const struct http_request *r, unsigned status)
 {
 	const struct http_server *s = r->server;
@@ -48,9 +50,9 @@ static bool is_change(const struct http_request *r, unsigned status)
 	       !(s->handlers->asks && s->handlers->asks(s->arg, r));
 }
 
-/* One line per change: who, from where, what, and what came of it. Anybody can be refused without
- * end, so only the lines of refusals are limited (base/daemon/log.h). Quotes in a job's name must
- * not end a value. */
+/* Writes one line per change: who, from where, what, and with which result. A stranger can cause
+ * any number of refusals, so only their lines are rate-limited (base/daemon/log.h). Quotes in a
+ * job's name must not end a value. */
 static void audit(const struct http_request *r, unsigned status)
 {
 	static struct log_site refusals;
@@ -72,7 +74,7 @@ static void audit(const struct http_request *r, unsigned status)
 		  r->from, what, status);
 }
 
-/* Bearer for programs; Basic because browsers ask people for it. */
+/* Bearer is for programs; Basic makes browsers ask people for a password. */
 static void add_challenge(struct MHD_Response *response)
 {
 	MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
@@ -129,8 +131,8 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 		idle_remove(&s->idle, fd);
 		return;
 	}
-	/* a larger buffer would take a whole page at once, and /healthz would wait for the pages of
-	 * all connections */
+	/* A larger send buffer would take a whole page at once, and /healthz would wait for the
+	 * pages of all connections. */
 	if (s->config.send_bytes)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &s->config.send_bytes,
 			   sizeof(s->config.send_bytes));
@@ -179,8 +181,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
 	return MHD_NO;
 }
 
-/* A browser sends a password that it has learnt with requests that other sites' pages make it send.
- * So a password does for reading alone. */
+/* A browser sends a stored password even with requests that pages of other sites cause. So a
+ * password allows only reading. */
 static unsigned identify(struct http_request *r, const char **why)
 {
 	struct MHD_Connection *c = r->connection;
@@ -256,7 +258,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 	r->fd = connection_fd(c);
 	r->method = method;
 	r->get = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
-	peer_text(r->fd, r->from); /* later its socket may not know any more */
+	peer_text(r->fd, r->from); /* later the socket may not know its peer any more */
 	http_query_init(&r->query, path);
 	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->query);
 	http_answer_init(&r->answer, s->handlers->answer_max_bytes);
@@ -281,7 +283,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	struct http_server *s = arg;
 	bool good;
 
-	if (!r) /* the first call comes with the headers, the next after them */
+	if (!r) /* the first call has only the headers; later calls follow */
 		return begin(s, c, path, method, state);
 	if (*data_bytes) {
 		good = s->handlers->body(s->arg, r, data, *data_bytes);

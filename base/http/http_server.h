@@ -2,8 +2,9 @@
  * http_server.h - an HTTP or HTTPS server for untrusted clients, on libmicrohttpd. It bounds
  * connections, headers and time, refuses names of other sites (http_hosts.h) and clients without
  * rights (http_access.h), makes room for new clients (idle.h), sends answers, and logs each request
- * that may change something. What a path means is its owner's. /healthz is for everybody.
- * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
+ * that may change something. The owner decides what a path means. Everybody may read /healthz.
+ * Owns: its connections and requests. Threads: the one that runs it; http_server_resume may be
+ * called from any. */
 #pragma once
 
 #include <stdatomic.h>
@@ -31,15 +32,16 @@ struct http_request {
 	char from[PEER_TEXT_BYTES];
 	struct http_query query;
 	struct http_answer answer;
-	_Alignas(max_align_t) char own[]; /* the handlers'; zero at first */
+	_Alignas(max_align_t) char own[]; /* for the handlers; zeroed at first */
 };
 
 /* Called on the server's thread. */
 struct http_handlers {
-	/* The roles (bits of enum http_role) of which the sender needs one. 0: anybody may. */
+	/* Returns the roles (bits of enum http_role) of which the sender needs one. 0: anybody
+	 * may. */
 	unsigned (*needs)(void *arg, const struct http_request *r);
-	/* Whether a request other than GET and HEAD is only a question, by its method and path. All
-	 * others leave an audit line. NULL: none is. */
+	/* Returns whether a request other than GET and HEAD only asks for something, judged by its
+	 * method and path. All others leave an audit line. NULL: no such request only asks. */
 	bool (*asks)(void *arg, const struct http_request *r);
 	/* All headers have arrived. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
@@ -48,18 +50,18 @@ struct http_handlers {
 	/* The request is complete, or was resumed. False: it is suspended; otherwise r->answer is
 	 * its answer. */
 	bool (*finish)(void *arg, struct http_request *r);
-	/* It was answered, or its client is gone. */
+	/* The request was answered, or its client is gone. */
 	void (*end)(void *arg, struct http_request *r);
 	size_t own_bytes;	 /* of http_request.own */
 	size_t answer_max_bytes; /* of a body */
 };
 
-/* Of one or more servers. */
+/* Counts over one or more servers. */
 struct http_counts {
 	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
 	atomic_ullong foreign_host; /* requests refused for their Host name */
 	atomic_ullong no_token;	    /* requests refused without a valid token */
-	atomic_ullong no_role;	    /* requests refused because the sender's role is another */
+	atomic_ullong no_role;	    /* requests refused because the sender lacks the role */
 	atomic_ullong evicted;	    /* connections ended to make room for others */
 };
 
@@ -71,14 +73,14 @@ struct http_server_config {
 	struct http_counts *counts;	/* borrowed */
 	bool own_thread;		/* otherwise its owner runs it */
 	unsigned connections_max;
-	unsigned connections_kept; /* beyond it, a new connection ends an idle one */
+	unsigned connections_kept; /* above this number, a new connection ends an idle one */
 	unsigned connection_bytes; /* of headers */
 	unsigned timeout_s;
 	unsigned send_bytes; /* of a connection's send buffer; the kernel doubles it; 0: default */
 };
 
-/* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
- * means no server. */
+/* For a config_check_fn: checks whether the settings fit together, and reads their files. An empty
+ * listen means that there is no server. */
 int http_server_check(const struct http_settings *s, char *why, size_t why_bytes);
 /* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
 int http_server_listen(const char *listen);
@@ -87,15 +89,17 @@ int http_server_open(struct http_server **out, int fd, const struct http_server_
 		     const struct http_handlers *handlers, void *arg);
 /* No request may be suspended. NULL is a no-op. */
 void http_server_close(struct http_server *s);
-/* Without a thread of its own: this descriptor is ready when there is something to do. */
+/* For a server without its own thread: this descriptor becomes ready when there is something to
+ * do. */
 int http_server_fd(const struct http_server *s);
 /* Does a bounded amount of work, so that the owner's loop also gets its turn. */
 void http_server_run(struct http_server *s);
-/* Work is left that the descriptor does not report: call http_server_run soon. */
+/* Whether work is left that the descriptor does not report, so that http_server_run must be called
+ * soon. */
 bool http_server_is_due(const struct http_server *s);
 
 void http_server_suspend(struct http_request *r);
-/* finish() is called again. r may be gone when this returns. */
+/* Makes the server call finish() again. r may be gone when this returns. */
 void http_server_resume(struct http_request *r);
-/* "" if there is no such header. */
+/* The value of a header; "": there is no such header. */
 const char *http_server_header(const struct http_request *r, const char *name);

@@ -17,9 +17,10 @@
 #include "base/daemon/secret_file.h"
 #include "base/text/text.h"
 
-#define LOOK_NS	   1000000000ull    /* between looks at the files */
-#define WARN_NS	   3600000000000ull /* between warnings */
-#define WARN_S	   (7 * 86400)	    /* before a certificate expires */
+#define LOOK_NS 1000000000ull	 /* time between checks of the files */
+#define WARN_NS 3600000000000ull /* time between two warnings */
+/* a certificate is warned about this many seconds before it expires */
+#define WARN_S	   (7 * 86400)
 #define CHAIN_MAX  8u
 #define FILE_BYTES (256u << 10)
 
@@ -43,7 +44,8 @@ static int64_t unix_s(time_t t)
 	return t < 0 ? 0 : (int64_t)t;
 }
 
-/* Checks that both can be used and fit each other, and takes the certificate's times. */
+/* Checks that certificate and key can be used and belong together, and notes the certificate's
+ * times. */
 static int examine(struct http_tls *t, const struct buf *certificate, const struct buf *key,
 		   char *why, size_t why_bytes)
 {
@@ -76,7 +78,7 @@ static int examine(struct http_tls *t, const struct buf *certificate, const stru
 	return -EINVAL;
 }
 
-/* Replaces what was read before only if the new files are valid. */
+/* Replaces the previous certificate and key only if the new files are valid. */
 static int load(struct http_tls *t, char *why, size_t why_bytes)
 {
 	struct buf certificate, key;

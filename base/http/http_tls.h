@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http_tls.h - the certificate and key of an HTTPS server. They are read again when their files
- * change. While the new ones are not valid, connections get the previous ones, and the log says so.
- * Owns: what was read. Threads: the server's. One per process is in use at a time: GnuTLS's
- * callback has no argument for another. */
+ * http_tls.h - the certificate and key of an HTTPS server. The files are read again when they
+ * change. While the new ones are not valid, connections get the previous certificate, and the log
+ * says so.
+ * Owns: what was read. Threads: the server's. Only one per process can be in use at a time, because
+ * GnuTLS's callback has no argument. */
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +16,7 @@ struct http_tls;
 int http_tls_open(struct http_tls **out, const char *certificate, const char *key, char *why,
 		  size_t why_bytes);
 void http_tls_close(struct http_tls *t); /* NULL is a no-op */
-/* From now on http_tls_retrieve gives this one, and the log says when it is about to expire. */
+/* From now on http_tls_retrieve returns this certificate, and the log warns before it expires. */
 void http_tls_use(struct http_tls *t);
 /* When the certificate expires, in seconds since 1970. */
 int64_t http_tls_expires_unix_s(const struct http_tls *t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens are random, so one round of SHA-256 without a salt keeps them from being guessed. All
- * digests are compared with each token that comes, each in constant time. */
+ * Tokens are random, so one round of SHA-256 without a salt is enough to protect them. Each token
+ * that comes is compared with all digests, each in constant time. */
 #include "base/http/http_tokens.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #include "base/text/text.h"
 
-#define FIELDS_MAX 5u /* one more than a line has, to notice it */
+#define FIELDS_MAX 5u /* one more than a line may have, to notice too many */
 
 struct http_tokens {
 	uint32_t count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * idle.h - chooses which connection a server closes when a new one finds all places taken. It takes
- * the peer (base/daemon/peer.h) with the most connections, and of these the one that has kept us
- * waiting longest: for a request, or to read its answer. So clients that connect and then send or
- * read nothing cannot keep a health probe out.
+ * idle.h - chooses which connection a server closes when a new one finds all places taken. It
+ * chooses the peer (base/daemon/peer.h) with the most connections, and of its connections the one
+ * that has kept us waiting longest, for a request or to read its answer. So clients that connect
+ * and then send or read nothing cannot keep a health probe out.
  * Owns: nothing. The server owns the descriptors and sees the end of one that is shut down.
  * Threads: one caller. */
 #pragma once
@@ -16,7 +16,8 @@
 #define IDLE_PEERS	1024u /* by a keyed hash; two peers with the same hash count as one */
 
 struct idle {
-	uint32_t count, keep; /* beyond `keep`, each new connection shuts down an idle one */
+	/* keep: above this number, each new connection shuts down an idle one */
+	uint32_t count, keep;
 	uint64_t evicted;
 	struct idle_place {
 		int fd;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metrics.h - a program's metrics. The same code writes them in both forms: as Prometheus' page
- * (prometheus.h) and as OTLP messages (otlp.h). Names follow Prometheus' rules: base units, and
+ * metrics.h - a program's metrics. The same code writes them in two forms: as a page for Prometheus
+ * (prometheus.h), and as OTLP messages (otlp.h). Names follow Prometheus' rules: base units, and
  * _total for counters. Threads: one per struct metrics. */
 #pragma once
 
@@ -13,16 +13,16 @@ struct metrics_label {
 	const char *name, *value; /* value: any bytes */
 };
 
-/* A form of the metrics. Its functions borrow their arguments for the call. */
+/* A form in which metrics are written. Its functions borrow their arguments for the call. */
 struct metrics {
 	void (*family)(struct metrics *m, const char *name, const char *type, const char *help);
 	void (*sample)(struct metrics *m, const char *name, double value,
 		       const struct metrics_label *labels, size_t count);
-	void *out; /* of the form */
+	void *out; /* the form's own state */
 };
 
 /* Begins a metric; its samples follow. A name that ends in _total is a counter, any other a gauge.
- * name and help are ours: they are not escaped. */
+ * name and help must be our own texts, because they are not escaped. */
 void metrics_family(struct metrics *m, const char *name, const char *help);
 /* A sample. The name and value of each label follow, then NULL; at most METRICS_LABELS. */
 void metrics_sample(struct metrics *m, const char *name, double value, ...)
@@ -45,5 +45,6 @@ struct metrics_plain {
 void metrics_plain(struct metrics *m, const struct metrics_plain *list);
 #define METRICS(m, ...)                                                                            \
 	metrics_plain(m, (const struct metrics_plain[]){__VA_ARGS__, {NULL, NULL, 0}})
-/* sysom_build_info: this program's version, and that of the messages between nodes and cluster. */
+/* sysom_build_info: this program's version, and the version of the messages between nodes and
+ * cluster. */
 void metrics_build_info(struct metrics *m, unsigned wire_version);

@@ -29,7 +29,7 @@ struct otlp {
 	int failed;
 };
 
-/* Everything is allocated as the library's own unpacking does, so that it can free it. */
+/* Everything is allocated as the library's own unpacking does, so that the library can free it. */
 
 static char *copy(struct otlp *o, const char *text)
 {
@@ -88,7 +88,7 @@ static bool add_attribute(struct otlp *o, Otlp__KeyValue ***list, size_t *count,
 	return kv->key && kv->value->string_value;
 }
 
-/* In UCUM, as OpenTelemetry's conventions ask. */
+/* The unit in UCUM, as OpenTelemetry's conventions require. */
 static const char *unit_of(const char *name, bool counter)
 {
 	static const struct {
@@ -200,7 +200,7 @@ static void begin_metric(struct otlp *o)
 	o->metric = m;
 }
 
-/* A metric begins with its first sample: those without any are left out. */
+/* A metric begins only with its first sample, so metrics without samples are left out. */
 static void put_family(struct metrics *m, const char *name, const char *type, const char *help)
 {
 	struct otlp *o = m->out;
@@ -273,7 +273,7 @@ uint64_t otlp_rejected(const void *answer, size_t bytes, char *why, size_t why_b
 	int64_t rejected = partial ? partial->rejected_data_points : 0;
 
 	text_copy(why, why_bytes, partial ? partial->error_message : "");
-	for (char *at = why; *at; at++) /* for a log and terminals */
+	for (char *at = why; *at; at++) /* makes the text safe for logs and terminals */
 		if (*at < ' ' || *at > '~')
 			*at = '?';
 	if (r)

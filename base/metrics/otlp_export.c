@@ -16,7 +16,8 @@
 #include "base/text/text.h"
 
 #define TIMEOUT_S 10L
-#define CLOSE_NS  3000000000ull /* from otlp_export_close on, for all that waits */
+/* time after otlp_export_close in which waiting requests may still be sent */
+#define CLOSE_NS 3000000000ull
 /* Metrics of about 20,000 ranks. More are dropped. */
 #define WAITING	     64u
 #define DEFAULT_PATH "/v1/metrics"
@@ -34,9 +35,10 @@ struct otlp_export {
 	/* under lock */
 	struct buf waiting[WAITING];
 	uint32_t count;
-	uint64_t round; /* of the metrics that wait: changes as new ones replace them */
+	/* number of the waiting metrics' round: changes when new metrics replace them */
+	uint64_t round;
 	struct otlp_export_stats stats;
-	uint64_t close_ns; /* when to give up; 0: e does not close */
+	uint64_t close_ns; /* when to give up after otlp_export_close; 0: e is not being closed */
 	/* of the thread */
 	CURL *curl;
 	bool logged; /* the failure is in the log */
@@ -55,7 +57,7 @@ static bool is_overdue(void *arg)
 	return close_ns && clock_monotonic_ns() >= close_ns;
 }
 
-/* *rejected: data points that the receiver did not take of a request that it took. */
+/* *rejected: number of data points that the receiver rejected in a request that it accepted. */
 static int post(struct otlp_export *e, const struct buf *b, uint64_t *rejected, char *why,
 		size_t why_bytes)
 {
@@ -104,7 +106,7 @@ static bool wait_for_work(struct otlp_export *e, uint64_t until_ns)
 	return !e->close_ns;
 }
 
-/* Sends one request; its place in the queue is kept if it must be sent again. */
+/* Sends one request. If it must be sent again, it keeps its place in the queue. */
 static int send_one(struct otlp_export *e, struct buf *b)
 {
 	uint64_t round = e->round, rejected;
@@ -167,7 +169,7 @@ static void drop_waiting(struct otlp_export *e)
 	}
 }
 
-/* One place stays free, for a request that comes back. */
+/* Queues a request. One place stays free, for a request that must be sent again. */
 static void take(void *arg, struct buf *request)
 {
 	struct otlp_export *e = arg;
@@ -250,7 +252,7 @@ int otlp_settings_check(const struct otlp_settings *s, char *why, size_t why_byt
 	return 0;
 }
 
-/* As OTEL_EXPORTER_OTLP_ENDPOINT: a URL without a path is the receiver's base. */
+/* As with OTEL_EXPORTER_OTLP_ENDPOINT, a URL without a path is the receiver's base. */
 static void set_url(struct otlp_export *e, const char *url)
 {
 	const char *host = strstr(url, "://") + 3, *path = strchr(host, '/');

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * otlp_export.h - sends a program's metrics to an OTLP receiver, such as OpenTelemetry's collector,
- * over HTTP, again and again. The program writes its metrics on a thread of its own choice
- * (otlp_export_begin to otlp_export_end); a thread of this module sends them, so that a receiver
- * never holds the program up. What is not sent when the next metrics come is dropped and counted:
- * these have the same counters, further on. A failed request is repeated after 1 s, 2 s, 4 s ...
+ * otlp_export.h - periodically sends a program's metrics to an OTLP receiver, such as
+ * OpenTelemetry's collector, over HTTP. The program writes its metrics on a thread of its own
+ * choice (otlp_export_begin to otlp_export_end); a thread of this module sends them, so a receiver
+ * never delays the program. Metrics that are not sent when the next ones come are dropped and
+ * counted; nothing is lost, because the counters are cumulative. A failed request is repeated after
+ * 1 s, 2 s, 4 s ...
  * Threads: one calls everything but otlp_export_stats, which any may. */
 #pragma once
 
@@ -41,19 +42,19 @@ struct otlp_export;
 
 struct otlp_export_stats {
 	uint64_t sent, failed, dropped; /* requests */
-	uint64_t rejected;		/* data points of those that were sent */
-	char fault[256];		/* why the latest one failed; "": it did not */
+	uint64_t rejected; /* data points of sent requests that the receiver rejected */
+	char fault[256];   /* why the latest request failed; "": it did not fail */
 };
 
-/* service: of the program; host: this machine's name. *out: NULL without a URL. 0, -ENOMEM, -errno
- * of the thread. */
+/* service: the program's name; host: this machine's name. *out: NULL without a URL. 0, -ENOMEM,
+ * -errno of the thread. */
 int otlp_export_open(struct otlp_export **out, const struct otlp_settings *s, const char *service,
 		     const char *host);
-/* Tries once more to send what waits, for 3 to 4 s in all, however slow the receiver is. NULL is a
- * no-op. */
+/* Tries once more to send what is waiting, but for at most 3 to 4 s, however slow the receiver is.
+ * NULL is a no-op. */
 void otlp_export_close(struct otlp_export *e);
-/* Where to write the metrics, if they are due: then otlp_export_end must follow. NULL: they are
- * not, or e is NULL, or there is no memory. */
+/* Returns where to write the metrics if they are due; then otlp_export_end must follow. NULL: they
+ * are not due, e is NULL, or there is no memory. */
 struct metrics *otlp_export_begin(struct otlp_export *e, uint64_t now_ns);
 void otlp_export_end(struct otlp_export *e);
 /* e NULL: nothing was sent. */

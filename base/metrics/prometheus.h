@@ -7,5 +7,5 @@
 
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Metrics that append to `page`, which is borrowed. */
+/* Returns metrics that are appended to `page`, which is borrowed. */
 struct metrics prometheus_metrics(struct buf *page);

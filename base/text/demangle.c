@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * demangle.c - see demangle.h. With a callback, libiberty allocates nothing, so that a jump out of it
- * loses nothing. */
+ * demangle.c - see demangle.h. With a callback, libiberty allocates nothing, so jumping out of it
+ * leaks nothing. */
 #include "base/text/demangle.h"
 
 #include <libiberty/demangle.h>

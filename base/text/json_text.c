@@ -49,7 +49,7 @@ bool json_text_put(struct buf *out, json_t *j)
 	return good;
 }
 
-/* The first character of *text as it stands within a JSON string; moves *text behind it. */
+/* Writes the first character of *text as it appears within a JSON string. Moves *text behind it. */
 static size_t take(const char **text, char out[8])
 {
 	uint32_t c;

@@ -11,8 +11,8 @@
 
 /* Makes a JSON string. Returns owned; NULL: no memory. */
 json_t *json_text(const char *text);
-/* Makes a string of the digits of a number that may pass 2^53: JavaScript and jq keep a number as a
- * double, which holds no more. Returns owned. */
+/* Makes a string with the digits of a number that may exceed 2^53, because JavaScript and jq store
+ * numbers as doubles, which are exact only up to 2^53. Returns owned. */
 json_t *json_exact(uint64_t number);
 /* Appends j and a newline; takes j. False: no memory, or j is NULL. */
 bool json_text_put(struct buf *out, json_t *j);

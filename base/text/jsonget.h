@@ -35,7 +35,7 @@ static inline int64_t jsonget_integer(const json_t *o, const char *key)
 	return json_integer_value(v);
 }
 
-/* What json_exact() makes of a number, or the number itself. False leaves *out. */
+/* Reads a string made by json_exact(), or a plain number. False: neither; *out is unchanged. */
 static inline bool jsonget_exact(const json_t *v, uint64_t *out)
 {
 	const char *text = json_string_value(v);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Copies and cuts to fit; always NUL-terminated. */
+/* Copies, and cuts to fit. The result is always NUL-terminated. */
 void text_copy(char *to, size_t room, const char *from);
 /* Nanoseconds to milliseconds; 0 for values that are not finite, because JSON cannot express
  * them. */
@@ -17,12 +17,14 @@ double text_finite(double v);
 /* "3.21 ms", "12.3 s", for people; returns out. */
 const char *text_duration(double ns, char out[TEXT_DURATION_BYTES]);
 void text_hex(const uint8_t *data, size_t bytes, char *out /* 2 * bytes + 1 */);
-/* Reads a text of decimal digits only. False: another text, or more than max; *out is unchanged. */
+/* Reads a text that consists only of decimal digits. False: any other text, or more than max; *out
+ * is unchanged. */
 bool text_number(const char *text, uint64_t max, uint64_t *out);
-/* Exactly `bytes` bytes of lower-case hex. 0, -EINVAL. */
+/* Reads lower-case hex for exactly `bytes` bytes. 0, -EINVAL. */
 int text_unhex(const char *text, uint8_t *out, size_t bytes);
-/* How many letters to insert, drop or replace; of each text the first 63 count. */
+/* The edit distance: how many letters to insert, drop or replace. Only the first 63 letters of each
+ * text count. */
 unsigned text_distance(const char *a, const char *b);
-/* The time in UTC as in RFC 3339; "?" if it has no date. Returns out. */
+/* The time in UTC, in the format of RFC 3339; "?" if it has no date. Returns out. */
 #define TEXT_UTC_BYTES 32
 const char *text_utc(time_t t, char out[TEXT_UTC_BYTES]);

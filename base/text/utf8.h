@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A character has at most this many bytes. A NUL ends a malformed one, so this is also what to pass
- * as `bytes` for a NUL-terminated text. */
+/* A character has at most this many bytes. For a NUL-terminated text, pass this as `bytes`: a NUL
+ * ends even a malformed character. */
 #define UTF8_BYTES 4u
 
-/* Length of the first character (1 to 4), and its code point. 0: the first of these bytes begins
- * no well-formed character. bytes: at least 1. */
+/* The length of the first character (1 to 4), and its code point. 0: no well-formed character
+ * begins here. bytes: at least 1. */
 static inline unsigned utf8_next(const char *text, size_t bytes, uint32_t *point)
 {
 	const unsigned char *p = (const unsigned char *)text;
@@ -83,7 +83,8 @@ static inline void utf8_repair(char *text, size_t bytes)
 	utf8_replace(text, bytes, false);
 }
 
-/* So does every control character. The result is safe in logs, JSON and protobuf strings. */
+/* Like utf8_repair, and every control character becomes '?' too. The result is safe in logs, JSON
+ * and protobuf strings. */
 static inline void utf8_clean(char *text, size_t bytes)
 {
 	utf8_replace(text, bytes, true);
