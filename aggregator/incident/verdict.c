@@ -492,39 +492,27 @@ struct part {
 
 ORDER_BY(by_cost, struct part, ORDER_DOWN(lost_ns) ?: ORDER_UP(group));
 
-/* The rank's place in the list; count: it is not in it. */
-static uint32_t place_in(const struct rank_list *of, int32_t rank)
-{
-	uint32_t k = 0;
-
-	while (k < of->count && of->rank[k].rank != rank)
-		k++;
-	return k;
-}
-
 static bool is_in(const struct rank_list *of, int32_t rank)
 {
-	return place_in(of, rank) < of->count;
+	for (uint32_t k = 0; k < of->count; k++)
+		if (of->rank[k].rank == rank)
+			return true;
+	return false;
 }
 
 /* What most ranks other than the worst ones lost too: something on the machine slows all of them. A
- * single other rank is not "most". A rank that only waits for a suspect lost nothing itself. */
+ * single other rank is not "most". */
 static double common_loss(const struct verdict_inputs *with, const struct incident *i,
-			  const struct incident_judgement *j, const uint32_t *group)
+			  const struct incident_judgement *j)
 {
 	uint32_t others = j->ranks > with->worst.count ? j->ranks - with->worst.count : 0, n = 0;
 	double *ns = others > 1 ? calloc(others, sizeof(*ns)) : NULL, common_ns;
 
 	if (!ns)
 		return 0;
-	for (uint32_t k = 0; k < i->member_count && n < others; k++) {
-		const struct member *m = &i->members[k];
-		uint32_t at = place_in(&with->all, m->rank);
-		bool waits = at < with->all.count && group[at] == DIAGNOSIS_WAITS;
-
-		if (!is_in(&with->worst, m->rank))
-			ns[n++] = waits ? 0 : loss_of(m);
-	}
+	for (uint32_t k = 0; k < i->member_count && n < others; k++)
+		if (!is_in(&with->worst, i->members[k].rank))
+			ns[n++] = loss_of(&i->members[k]);
 	common_ns = median_nth(ns, others, (others - 1) / 2);
 	free(ns);
 	return common_ns;
@@ -572,7 +560,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 		if (group[k] == part[0].group)
 			with->worst.rank[with->worst.count++] = with->all.rank[k];
 	with->most_ns = part[0].lost_ns;
-	with->common_ns = common_loss(with, i, j, group);
+	with->common_ns = common_loss(with, i, j);
 	j->is_common = with->common_ns >= thresholds.part.most * with->most_ns;
 	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;

@@ -657,11 +657,14 @@ struct alone {
 	bool waits;	 /* only for another suspect */
 };
 
-/* Whether it sleeps often in each step: it looks for something that comes late. */
+/* Whether it sleeps more often than before, and each time as long: it looks for something that comes
+ * later. */
 static bool is_polling(const struct ledger_row *r)
 {
-	return r->kind == LEDGER_BLOCKED && r->what == LEDGER_SLEEP &&
-	       r->slow_count >= thresholds.count.some;
+	return r->kind == LEDGER_BLOCKED && r->what == LEDGER_SLEEP && r->reference_count > 0 &&
+	       r->slow_count > r->reference_count &&
+	       r->slow_ns / r->slow_count <=
+		   (1 + thresholds.excess.work) * r->reference_ns / r->reference_count;
 }
 
 static double waits_ns(const struct diagnosis_view *v)
