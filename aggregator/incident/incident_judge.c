@@ -464,9 +464,8 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 
 /* Whether each rank lost less than half a second, and less than the time of some steps. That is no
  * incident, however certain the finding is. A drift always counts: it lasts, and its window shows
- * only some of its steps. own: ranks are accused of what they lost themselves, so time that they
- * lost by waiting for others does not count. */
-static bool lost_little(const struct incident *i, bool own)
+ * only some of its steps. */
+static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
@@ -474,10 +473,8 @@ static bool lost_little(const struct incident *i, bool own)
 				     ? incident_expected_ns(&m->steps.took)
 				     : incident_latency_ns(&m->steps.took);
 		double lost_ns =
-		    fmax(m->accused.ns, m->steps.self_excess_ns - m->steps.first_self_ns);
-
-		if (!own)
-			lost_ns = fmax(lost_ns, m->steps.flagged_ns - m->steps.first_ns);
+		    fmax(m->accused.ns, fmax(m->steps.self_excess_ns - m->steps.first_self_ns,
+					     m->steps.flagged_ns - m->steps.first_ns));
 
 		if (INCIDENT_REASON(m, WINDOW_DRIFT) ||
 		    lost_ns >= thresholds.time.transient_ns / 2 ||
@@ -490,13 +487,11 @@ static bool lost_little(const struct incident *i, bool own)
 static const char *symptom_of(const struct incident *i, const struct incident_judgement *j,
 			      bool accused, bool most)
 {
-	bool own = !j->waited && !most && (accused || j->reason == WINDOW_SELF);
-
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
 	if (incident_is_spikes(i))
 		return "spike";
-	if (lost_little(i, own) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
+	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
 		return "transient";
 	if (j->waited && !is_transient(i))
 		return "slow_rank";

@@ -308,29 +308,6 @@ static void single_slow_steps_are_transients_unless_they_cost_much(void **unused
 	json_decref(j);
 }
 
-/* Ten steps of 100 ms that took 170, of which the rank waited for others for 62. */
-static void what_a_rank_waited_is_no_loss_of_its_own(void **unused)
-{
-	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
-	json_t *j;
-
-	d.slow.flagged = 10;
-	d.latency_ns = 17e7;
-	d.expected_ns = 10e7;
-	d.slow.flagged_ns = 70e7;
-	d.slow.self_excess_ns = 8e7;
-	add(d);
-	j = only();
-	assert_string_equal(text_of(j, "symptom"), "transient");
-	json_decref(j);
-	d.id[8] = 1;
-	d.slow.self_excess_ns = 50e7;
-	add(d);
-	j = only();
-	assert_string_equal(text_of(j, "symptom"), "slow_rank");
-	json_decref(j);
-}
-
 /* A host that is busy for three steps in a row, at little cost. */
 static void a_few_steps_that_cost_nothing_are_a_transient(void **unused)
 {
@@ -1805,7 +1782,6 @@ int main(void)
 	    CASE(a_job_without_a_gpu_loses_no_gpu_hours),
 	    CASE(single_slow_steps_are_transients_unless_they_cost_much),
 	    CASE(single_slow_steps_far_apart_stay_transients),
-	    CASE(what_a_rank_waited_is_no_loss_of_its_own),
 	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
 	    CASE(a_small_change_for_good_is_no_transient),
 	    CASE(a_moment_of_one_is_not_what_all_waited_for),
