@@ -653,26 +653,16 @@ static bool is_given(enum finding_cause c)
 struct alone {
 	double ns[CAUSE_COUNT];
 	enum finding_cause most;
-	double waits_ns; /* of its excess: in waits on the CPU that may be for other ranks */
+	double waits_ns; /* of its excess: in collectives on the CPU */
 	bool waits;	 /* only for another suspect */
 };
-
-/* Whether it sleeps more often than before, and each time as long: it looks for something that comes
- * later. */
-static bool is_polling(const struct ledger_row *r)
-{
-	return r->kind == LEDGER_BLOCKED && r->what == LEDGER_SLEEP && r->reference_count > 0 &&
-	       r->slow_count > r->reference_count &&
-	       r->slow_ns / r->slow_count <=
-		   (1 + thresholds.excess.work) * r->reference_ns / r->reference_count;
-}
 
 static double waits_ns(const struct diagnosis_view *v)
 {
 	double ns = 0;
 
 	for (uint32_t i = 0; i < v->row_count; i++)
-		if (v->row[i].what == LEDGER_HOST_COLLECTIVE || is_polling(&v->row[i]))
+		if (v->row[i].what == LEDGER_HOST_COLLECTIVE)
 			ns += v->row[i].excess_ns;
 	return ns;
 }
@@ -692,14 +682,13 @@ static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct d
 /* How late its own verdict makes it. */
 static double late_ns(const struct alone *a)
 {
-	bool waits =
-	    finding_cause_layer(a->most) == LAYER_NETWORK || a->most == CAUSE_CPU_SLEEP;
+	bool waits = finding_cause_layer(a->most) == LAYER_NETWORK;
 
 	return a->most == CAUSE_UNKNOWN ? 0 : a->ns[a->most] - (waits ? fmax(a->waits_ns, 0) : 0);
 }
 
-/* A wait on the CPU is not divided into waiting for the last rank and transfer. It is the former for a
- * suspect that is not late itself, if another one is late by most of that time. */
+/* A collective on the CPU is not divided into waiting for the last rank and transfer. It is the former
+ * for a suspect that is not late itself, if another one is late by most of that time. */
 static void find_waits(struct alone *a, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {

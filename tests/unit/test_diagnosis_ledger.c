@@ -1229,39 +1229,9 @@ static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 	}
 }
 
-/* Two ranks look for a file of the first one every millisecond, for 30 ms longer; or they sleep longer. */
-static void who_looks_more_often_for_what_comes_late_only_waits(void **unused)
-{
-	for (int longer = 0; longer < 2; longer++) {
-		struct world w[3];
-		struct diagnosis_rank who[3];
-		struct diagnosis_input in = {
-		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 3};
-		uint32_t group[3], shows[3];
-
-		for (int k = 0; k < 3; k++) {
-			begin(&w[k]);
-			both(&w[k], LEDGER_RUNNING, LEDGER_PYTHON, "plan (train.py)", 0, k ? 0 : 30,
-			     0, 0);
-			both(&w[k], LEDGER_BLOCKED, LEDGER_SLEEP, "look (train.py)", 5, k ? 35 : 5,
-			     5, k && !longer ? 35 : 5);
-			judge_all(&w[k], 1);
-			who[k] = w[k].rank;
-			who[k].rank = k;
-		}
-		assert_int_equal(diagnosis_split(&in, group, shows), 1 + longer);
-		assert_int_equal(group[0], 0);
-		for (int k = 1; k < 3; k++)
-			assert_int_equal(group[k], longer ? 1 : DIAGNOSIS_WAITS);
-		for (int k = 0; k < 3; k++)
-			end(&w[k]);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(who_looks_more_often_for_what_comes_late_only_waits),
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
 	    cmocka_unit_test(code_that_calls_the_kernel_has_the_language_of_its_user_code),
 	    cmocka_unit_test(only_an_unobserved_host_gap_stands_behind_smaller_causes),
