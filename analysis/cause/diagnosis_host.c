@@ -205,6 +205,7 @@ static void class_times(struct diagnosis_view *v, const struct class_sum *sums)
 		if (!f || !(ns > 0))
 			continue;
 		c = add_named(v, of[i].cause, ns, f->name);
+		c->by_class = true;
 		snprintf(c->text, sizeof(c->text),
 			 "its %sthreads spend %s more per step %s %s%.110s than %s",
 			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),

@@ -215,8 +215,13 @@ static bool can_explain(const struct diagnosis_candidate *c, const struct patter
 	return !c->evidence_only && (c->is_work || p->explained_by >> c->cause & 1);
 }
 
-/* The candidate that explains most of the rest of the account; NULL: none explains enough. Candidates
- * of one cause are of the same time. Signals come after profiles, and know who took it. */
+static bool knows_more(const struct diagnosis_candidate *c, const struct diagnosis_candidate *than)
+{
+	return than->by_class && !c->by_class && than->cause == c->cause;
+}
+
+/* The candidate that explains most of the rest of the account; NULL: none explains enough. A signal
+ * knows who took the time that a class of functions shows. Signals come after profiles. */
 static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
 					       double left, double excess, const double *spent)
 {
@@ -230,7 +235,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		if (!can_explain(c, p) || ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) >
-				 most * (best->cause == c->cause ? thresholds.part.half : 1)) {
+				 most * (knows_more(c, best) ? thresholds.part.half : 1)) {
 			most = ns * diagnosis_weight(c);
 			best = c;
 		}
@@ -455,7 +460,10 @@ static void describe(struct diagnosis_view *v, const struct share *s, struct dia
 	}
 	text_copy(c->subject, sizeof(c->subject), name);
 	if (p->kind == LEDGER_COMPUTE) {
-		snprintf(c->because, sizeof(c->because), "kernel %.120s does not end",
+		snprintf(c->because, sizeof(c->because),
+			 v->in->kind == FINDING_HANG
+			     ? "kernel %.120s does not end"
+			     : "several kernels take longer, most of all %.120s",
 			 *name ? name : "(name not known)");
 		return;
 	}

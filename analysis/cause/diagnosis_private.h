@@ -37,6 +37,7 @@ struct diagnosis_candidate {
 	bool is_work;			       /* more work, which lengthens every account */
 	bool is_counted;		       /* a number of events, without a time of their own */
 	bool by_profile;		       /* a function that takes more of the CPU */
+	bool by_class;			       /* functions of a class, whoever caused it */
 	uint32_t cpu;			       /* as in os_signal */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* the process, function or kernel to blame */
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */

@@ -9,6 +9,7 @@
 #include "analysis/cause/diagnosis_private.h"
 #include "base/text/text.h"
 #include "model/kernel_name.h"
+#include "model/thresholds.h"
 
 #define DIFFERENT_MAX  4u
 #define CUDA_VARIABLES "env:CUDA_"
@@ -116,6 +117,17 @@ struct work {
 	double launches, step_ns; /* per step */
 };
 
+/* How much longer detection expects the slow steps to take than those that they are compared with. */
+static double expected_ns(const struct diagnosis_view *v, const struct work *mine,
+			  const struct work *base)
+{
+	const struct ledger *usual = v->out->by_ledger ? v->who->usual : NULL;
+	double given_ns = usual ? usual->given_ns / (double)usual->steps : 0;
+
+	return v->who->lost_ns > 0 ? mine->step_ns - (base->step_ns - given_ns) - v->who->lost_ns
+				   : 0;
+}
+
 /* Of the slow steps (mine) and of those that they are compared with. */
 static void count_work(const struct diagnosis_view *v, struct work *mine, struct work *base)
 {
@@ -133,8 +145,9 @@ static void count_work(const struct diagnosis_view *v, struct work *mine, struct
 }
 
 /* Every rank launches more than before. Each launch takes time on host and GPU, so whatever grew is
- * explained, but by no more than the step's usual time grows with the number of launches. What
- * detection expects of the slow steps' work is no loss. */
+ * explained, but by no more than the step's usual time grows with the number of launches. If
+ * detection expects the slow steps to take longer, it knows their launches, and measures as lost only
+ * what these do not explain. */
 static void more_work(struct diagnosis_view *v)
 {
 	const struct ledger_row *r = grown_row(v);
@@ -147,9 +160,7 @@ static void more_work(struct diagnosis_view *v)
 	if (v->in->kind != FINDING_UNIFORM || !(base.launches > 0) || !(base.step_ns > 0))
 		return;
 	ns = base.step_ns * (mine.launches / base.launches - 1);
-	if (v->who->lost_ns > 0)
-		ns -= fmax(mine.step_ns - base.step_ns - v->who->lost_ns, 0);
-	if (!(ns > 0))
+	if (!(ns > 0) || expected_ns(v, &mine, &base) > thresholds.part.little * base.step_ns)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_KERNELS, ns);
 	c->is_work = true;

@@ -256,7 +256,7 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 	}
 	if (waker == STACK_WAKER_TIMER)
 		return loop ? LEDGER_SLEEP : what;
-	if (waker & STACK_WAKER_RANK && is_for_data(what))
+	if (waker & STACK_WAKER_RANK && !(waker & STACK_WAKER_CHILD) && is_for_data(what))
 		return LEDGER_HOST_COLLECTIVE;
 	if (waker & STACK_WAKER_CHILD && (open || what == LEDGER_PIPE_WRITE))
 		return LEDGER_CHILD;

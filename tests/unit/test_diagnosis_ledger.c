@@ -184,7 +184,8 @@ static const struct fault {
      "in calls of the CUDA driver"},
     {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (t.py)", CAUSE_SW_OUTPUT, CAUSE_SW_OUTPUT,
      "a reader of its output, in log"},
-    {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT, "socket"},
+    {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT,
+     "waits for a peer, in recv"},
     {LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
      "on the disk, in save"},
     {LEDGER_BLOCKED, LEDGER_FILE_READ, "load (t.py)", CAUSE_STORAGE_DISK, CAUSE_STORAGE_DISK,
@@ -896,7 +897,8 @@ static void a_rank_hangs_in_what_its_open_interval_is_in(void **unused)
 	    {LEDGER_BLOCKED, LEDGER_LOCK, "step (train.py)", CAUSE_CPU_LOCK,
 	     "a lock or another thread"},
 	    {LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)", CAUSE_CPU_PROCESS, "at a pipe"},
-	    {LEDGER_BLOCKED, LEDGER_SOCKET, "ask (train.py)", CAUSE_NET_WAIT, "a peer at a socket"},
+	    {LEDGER_BLOCKED, LEDGER_SOCKET, "ask (train.py)", CAUSE_NET_WAIT,
+	     "waits for a peer, in ask"},
 	    {LEDGER_BLOCKED, LEDGER_NETWORK_FILE, "read (train.py)", CAUSE_STORAGE_DISK, "storage"},
 	    {LEDGER_BLOCKED, LEDGER_LOADER, "next (train.py)", CAUSE_STORAGE_LOADER, "data loader"},
 	    {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, "it was stopped"},
@@ -996,6 +998,44 @@ static void launches_that_the_reference_has_as_well_are_no_more_work(void **unus
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
 	assert_float_equal(out.effect_ns, 30e6, 1e5);
+	end(&w);
+}
+
+/* The slow steps launch half as many kernels again, which take 20 ms, as detection expects. They lost 20 ms
+ * beyond that. */
+static void launches_that_detection_expects_explain_no_loss(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	w.kind = FINDING_UNIFORM;
+	both(&w, LEDGER_COMPUTE, 0, "gemm_a<<<8,1,1, 256,1,1>>>", 0, 20, 0, 10);
+	both(&w, LEDGER_COMPUTE, 0, "norm<<<64,1,1, 256,1,1>>>", 0, 0, 0, 6);
+	both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "", 0, 20, 0, 10);
+	w.rank.lost_ns = 20e6;
+	assert_int_equal(ledger_same_work(&w.slow, &w.usual, 20e6), 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_float_equal(out.effect_ns, 20e6, 1e5);
+	end(&w);
+}
+
+/* Three of seven kernels take longer, none of them by half of the whole. */
+static void several_slower_kernels_do_not_hang(void **unused)
+{
+	static const char *const others[] = {"a<<<8,1,1, 256,1,1>>>", "b<<<8,1,1, 256,1,1>>>",
+					     "c<<<8,1,1, 256,1,1>>>", "d<<<8,1,1, 256,1,1>>>"};
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "gemm_a<<<8,1,1, 256,1,1>>>", 0, 10, 0, 0);
+	both(&w, LEDGER_COMPUTE, 0, "gemm_b<<<8,1,1, 256,1,1>>>", 0, 8, 0, 0);
+	both(&w, LEDGER_COMPUTE, 0, "norm<<<64,1,1, 256,1,1>>>", 0, 7, 0, 0);
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		both(&w, LEDGER_COMPUTE, 0, others[i], 20, 20, 10, 10);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_KERNEL);
+	assert_non_null(strstr(out.summary, "several kernels take longer, most of all gemm_a"));
 	end(&w);
 }
 
@@ -1274,6 +1314,8 @@ int main(void)
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
 	    cmocka_unit_test(more_launches_of_every_rank_explain_all_that_grew),
 	    cmocka_unit_test(launches_that_the_reference_has_as_well_are_no_more_work),
+	    cmocka_unit_test(launches_that_detection_expects_explain_no_loss),
+	    cmocka_unit_test(several_slower_kernels_do_not_hang),
 	    cmocka_unit_test(ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets),
 	    cmocka_unit_test(what_detection_knows_of_a_hang_stands_where_the_ledger_says_less),
 	};

@@ -1011,6 +1011,8 @@ static void what_ended_a_wait_for_whatever_comes_says_what_it_was_for(void **sta
 	     "step (train.py)"},
 	    {"futex_do_wait", HOG | STACK_WAKER_PROCESS | STACK_WAKER_RANK, LEDGER_LOCK,
 	     "step (train.py)"},
+	    {"pipe_read", HOG | STACK_WAKER_PROCESS | STACK_WAKER_CHILD | STACK_WAKER_RANK,
+	     LEDGER_PIPE_READ, "step (train.py)"},
 	    {"do_sys_poll", STACK_WAKER_NETWORK, LEDGER_SOCKET, "step (train.py)"},
 	    {"do_sys_poll", STACK_WAKER_TIMER, LEDGER_POLL, "step (train.py)"},
 	    {"do_sys_poll", HOG, LEDGER_POLL, "step (train.py)"},
