@@ -113,61 +113,28 @@ static unsigned number(double x)
 	return (unsigned)fmin(fmax(x, 0) + 0.5, 1e9);
 }
 
-struct work {
-	double launches, step_ns; /* per step */
-};
-
-/* How much longer detection expects the slow steps to take than those that they are compared with. */
-static double expected_ns(const struct diagnosis_view *v, const struct work *mine,
-			  const struct work *base)
-{
-	const struct ledger *usual = v->out->by_ledger ? v->who->usual : NULL;
-	double given_ns = usual ? usual->given_ns / (double)usual->steps : 0;
-
-	return v->who->lost_ns > 0 ? mine->step_ns - (base->step_ns - given_ns) - v->who->lost_ns
-				   : 0;
-}
-
-/* Of the slow steps (mine) and of those that they are compared with. */
-static void count_work(const struct diagnosis_view *v, struct work *mine, struct work *base)
-{
-	*mine = (struct work){v->mine[FIGURE_KERNELS], v->mine[FIGURE_STEP]};
-	*base = (struct work){v->base[FIGURE_KERNELS], v->base[FIGURE_STEP]};
-	if (!v->out->by_ledger)
-		return;
-	*mine = (struct work){0, ledger_mean_ns(v->who->ledger)};
-	*base = (struct work){0, ledger_mean_ns(v->who->usual)};
-	for (uint32_t i = 0; i < v->row_count; i++)
-		if (v->row[i].kind == LEDGER_COMPUTE || v->row[i].kind == LEDGER_COLLECTIVE) {
-			mine->launches += v->row[i].slow_count;
-			base->launches += v->row[i].reference_count;
-		}
-}
-
 /* Every rank launches more than before. Each launch takes time on host and GPU, so whatever grew is
  * explained, but by no more than the step's usual time grows with the number of launches. If
  * detection expects the slow steps to take longer, it knows their launches, and measures as lost only
  * what these do not explain. */
 static void more_work(struct diagnosis_view *v)
 {
+	double mine = v->mine[FIGURE_KERNELS], base = v->base[FIGURE_KERNELS];
+	double step_ns = v->base[FIGURE_STEP], lost_ns = v->who->lost_ns;
 	const struct ledger_row *r = grown_row(v);
 	struct diagnosis_candidate *c;
 	char name[DIAGNOSIS_SUBJECT_BYTES];
-	struct work mine, base;
-	double ns;
 
-	count_work(v, &mine, &base);
-	if (v->in->kind != FINDING_UNIFORM || !(base.launches > 0) || !(base.step_ns > 0))
+	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) || mine <= base ||
+	    (lost_ns > 0 &&
+	     v->mine[FIGURE_STEP] - step_ns - lost_ns > thresholds.part.little * step_ns))
 		return;
-	ns = base.step_ns * (mine.launches / base.launches - 1);
-	if (!(ns > 0) || expected_ns(v, &mine, &base) > thresholds.part.little * base.step_ns)
-		return;
-	c = diagnosis_add(v, CAUSE_SW_KERNELS, ns);
+	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1));
 	c->is_work = true;
 	text_copy(c->subject, sizeof(c->subject),
 		  kernel_name_short(r ? r->name : "", name, sizeof(name)));
 	snprintf(c->text, sizeof(c->text), "each step launches %u kernels, %u before%s%s%s%.80s",
-		 number(mine.launches), number(base.launches), r ? "; most of them " : "",
+		 number(mine), number(base), r ? "; most of them " : "",
 		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", name);
 	snprintf(c->because, sizeof(c->because), "%.220s", c->text);
 }

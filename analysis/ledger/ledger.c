@@ -886,7 +886,6 @@ int ledger_same_work(const struct ledger *slow, struct ledger *reference, double
 		if (!a)
 			continue;
 		more = share * m[i].ns;
-		reference->given_ns += more;
 		a->ns = more > -(double)a->ns ? weighed(1, (double)a->ns + more) : 0;
 	}
 	if (ns > 0)

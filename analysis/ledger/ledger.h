@@ -104,7 +104,6 @@ struct ledger {
 	 * lost_self_ns by how much their self time exceeded the expected one, both in sum; judged
 	 * is their number. */
 	double lost_ns, lost_self_ns, judged;
-	double given_ns; /* the time that ledger_same_work() added, in sum */
 };
 
 /* An empty one, without memory. */
