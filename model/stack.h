@@ -173,14 +173,11 @@ enum stack_switch_cause {
 #define STACK_WAKER_TIMER UINT32_MAX
 /* Bits beside a waker's number, which is below 2^22. They say what ended the wait. NETWORK: data
  * that arrived from the network. PROCESS: a system call of another process. CHILD: the thread's
- * process started that other process, directly or through others. RANK: a recorded thread of another
- * rank of this node. */
+ * process started that other process, directly or through others. */
 #define STACK_WAKER_NETWORK (1u << 22)
 #define STACK_WAKER_PROCESS (1u << 23)
 #define STACK_WAKER_CHILD   (1u << 24)
-#define STACK_WAKER_RANK    (1u << 25)
-#define STACK_WAKER_BITS                                                                           \
-	(STACK_WAKER_NETWORK | STACK_WAKER_PROCESS | STACK_WAKER_CHILD | STACK_WAKER_RANK)
+#define STACK_WAKER_BITS    (STACK_WAKER_NETWORK | STACK_WAKER_PROCESS | STACK_WAKER_CHILD)
 
 /* An off-CPU interval of one thread, or the sums of several folded ones. Times are
  * CLOCK_MONOTONIC. */

@@ -238,13 +238,6 @@ enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *
 	return what || !wait_class_call(b, st) ? what : LEDGER_SYSCALL;
 }
 
-/* Whether the wait is for data, which only the process that sends them can end. */
-static bool is_for_data(enum ledger_what what)
-{
-	return what == LEDGER_PIPE_READ || what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET ||
-	       what == LEDGER_POLL || what == LEDGER_SYSCALL;
-}
-
 enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stack *st,
 				  enum ledger_what what, uint32_t waker, bool own_thread)
 {
@@ -256,8 +249,6 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 	}
 	if (waker == STACK_WAKER_TIMER)
 		return loop ? LEDGER_SLEEP : what;
-	if (waker & STACK_WAKER_RANK && !(waker & STACK_WAKER_CHILD) && is_for_data(what))
-		return LEDGER_HOST_COLLECTIVE;
 	if (waker & STACK_WAKER_CHILD && (open || what == LEDGER_PIPE_WRITE))
 		return LEDGER_CHILD;
 	if (!open)

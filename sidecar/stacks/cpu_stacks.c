@@ -300,25 +300,6 @@ static void record_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 	}
 }
 
-/* Marks the waits that a recorded thread of another rank ended. */
-static void mark_ranks(struct cpu_stacks *s, struct stack_batch *b)
-{
-	uint32_t used = RECORDED_MAX;
-
-	pthread_mutex_lock(&s->lock);
-	while (used && !s->recorded[used - 1].tid)
-		used--;
-	for (uint32_t i = 0; i < b->switch_count; i++) {
-		struct stack_switch *w = &b->switches[i];
-		uint32_t waker = stack_switch_waker(w);
-
-		for (uint32_t k = 0; waker && k < used; k++)
-			if (s->recorded[k].tid == waker && s->recorded[k].pid != w->pid)
-				w->waker_tid |= STACK_WAKER_RANK;
-	}
-	pthread_mutex_unlock(&s->lock);
-}
-
 static void drain(struct cpu_stacks *s)
 {
 	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
@@ -332,7 +313,6 @@ static void drain(struct cpu_stacks *s)
 	if (err)
 		log_warn("sampler", "cannot read samples: %s", strerror(-err));
 	stack_batch_switches_thin(&b, SWITCH_MIN_NS);
-	mark_ranks(s, &b);
 	err = b.sample_count || b.switch_count ? stacks_pack(&b, &packed) : 0;
 	if (err) {
 		log_warn("sampler", "dropped a period of %u samples: %s", b.sample_count,

@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -31,7 +30,6 @@ struct sampler {
 	bool wide, paused;
 	/* refused: of it the next call says -EAGAIN */
 	uint32_t recorded[8], recorded_count, refused;
-	uint32_t waker; /* of the switches of the next drain */
 };
 
 static struct sampler fake;
@@ -128,7 +126,6 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 					 .in_ns = s->time_ns + 1000000,
 					 .pid = s->recorded[0],
 					 .tid = s->recorded[i],
-					 .waker_tid = s->waker,
 					 .stack = STACK_SWITCH_NO_STACK};
 
 		assert_int_equal(stack_batch_switch(b, &w), 0);
@@ -292,39 +289,6 @@ static void threads_that_launch_are_recorded_once_and_end_with_their_process(voi
 	close_node(n);
 }
 
-/* Rank 77 waits; a thread that launches for rank 88 ends the waits, or one of its own. */
-static void a_wait_that_another_rank_ended_says_so(void **state)
-{
-	static const uint32_t tids[] = {77, 88};
-	struct node *n = open_node();
-	uint64_t now_ns = clock_monotonic_ns();
-
-	for (size_t i = 0; i < ARRAY_LEN(tids); i++) {
-		cpu_stacks_watch(n->stacks, tids[i]);
-		cpu_stacks_record_threads(n->stacks, tids[i], &tids[i], 1);
-		assert_true(cpu_stacks_settle(n->stacks, 10000));
-	}
-	assert_int_equal(fake.recorded_count, 2);
-	for (size_t i = 0; i < ARRAY_LEN(tids); i++) {
-		struct stack_batch b;
-
-		now_ns += 6 * SECOND;
-		fake.pid_count = 1;
-		fake.pids[0] = 77;
-		fake.time_ns = now_ns;
-		fake.waker = tids[i] | STACK_WAKER_NETWORK;
-		tend(n, now_ns + SECOND);
-		stack_batch_init(&b, keyed_process());
-		assert_int_equal(cpu_stacks_extract(n->stacks, 77, now_ns, now_ns + SECOND, &b), 0);
-		assert_true(b.switch_count > 0);
-		for (uint32_t k = 0; k < b.switch_count; k++)
-			assert_int_equal(b.switches[k].waker_tid,
-					 fake.waker | (i ? STACK_WAKER_RANK : 0));
-		stack_batch_fini(&b);
-	}
-	close_node(n);
-}
-
 static void strangers_are_counted(void **state)
 {
 	struct cpu_stacks_stats st;
@@ -415,7 +379,6 @@ int main(void)
 	    cmocka_unit_test(a_rank_is_watched_once_with_its_children),
 	    cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
 	    cmocka_unit_test(threads_that_launch_are_recorded_once_and_end_with_their_process),
-	    cmocka_unit_test(a_wait_that_another_rank_ended_says_so),
 	    cmocka_unit_test(strangers_are_counted),
 	    cmocka_unit_test(an_open_anomaly_takes_all_ticks_and_some_time_after),
 	    cmocka_unit_test(the_whole_node_is_sampled_for_a_bounded_time),
