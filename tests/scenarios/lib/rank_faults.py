@@ -1354,6 +1354,45 @@ def checkpoint(rank, every=50, mb=8, ms=0):
             save_checkpoint(os.path.join(rank.dir, "checkpoint"), state, mb, ms)
 
 
+def checkpoint_timed(rank, seconds=15, mb=8, ms=400):
+    """Rank 0 writes its state every so many seconds, whatever number of steps that is."""
+    state, due = os.urandom(1 << 20), time.monotonic() + seconds
+    while True:
+        yield
+        if rank.rank == 0 and time.monotonic() >= due:
+            due += seconds
+            save_checkpoint(os.path.join(rank.dir, "checkpoint"), state, mb, ms)
+
+
+def collect_timed(rank, seconds=10, objects=600000):
+    """Each rank goes through its whole heap every so many seconds, in turn."""
+    heap = [[i] for i in range(objects)]
+    gc.disable()
+    due = time.monotonic() + seconds * (1 + rank.rank / 4)
+    while heap:
+        yield
+        if time.monotonic() >= due:
+            due += seconds
+            gc.collect()
+
+
+def curriculum(rank, at=450, percent=60):
+    """Sequences get longer at once, on all ranks, when the second stage of the training begins."""
+    usual = rank.work.batch
+    while True:
+        step = yield
+        rank.work.batch = usual * (1 + percent / 100 * (step >= at))
+
+
+def workers_in_turn(rank, workers=4, kib=1500):
+    """Samples come from four workers in turn: the first of every four batches is unpacked by the rank itself."""
+    packed = zlib.compress(os.urandom(kib << 9) * 2, 1)
+    while True:
+        step = yield
+        if step % workers == 0:
+            zlib.decompress(packed)
+
+
 def save_checkpoint(path, state, mb, ms):
     with open(path + ".new", "wb") as f:
         for _ in range(mb):
@@ -1374,11 +1413,11 @@ def sweep_heap(rank, every=100, objects=800000):
             gc.collect()
 
 
-def evaluate(rank, every=60, steps=12):
+def evaluate(rank, every=60, steps=12, after=0):
     """Evaluation now and then: only the forward pass."""
     while True:
         step = yield
-        rank.work.forward_only = step % every >= every - steps
+        rank.work.forward_only = step >= after and step % every >= every - steps
 
 
 def skew(rank, percent=15):
