@@ -133,9 +133,9 @@ static int hooks_offer(enum hook_id id, void *found)
 	}
 	if (known == found)
 		return 1;
-	/* One look-up in the driver may return an exported stub, and another its target. In the
-	 * same library they are the same function. A second library of the same name is left
-	 * alone. */
+	/* One lookup in the driver may return an exported entry point, and another the function to
+	 * which it jumps. In the same library they count as the same function. A second library of
+	 * the same name is left alone. */
 	return hooks_object(known, &a) == hooks_object(found, &b);
 }
 

@@ -170,10 +170,10 @@ struct node {
 	struct cpu_stacks *stacks;	   /* stacks/cpu_stacks.h; NULL: not opened */
 	struct sketch_maker *sketch_maker; /* stacks/sketch_maker.h; NULL: not opened */
 	struct symbol_offer *offer;	   /* stacks/symbol_offer.h; NULL: off, or no aggregator */
-	const char *offer_why;		   /* why offer is NULL although it is wanted; "" */
-	struct os_node *os;		   /* os/os_node.h; NULL: off */
-	struct gpu_node *gpu;		   /* gpu/gpu_node.h; NULL: off */
-	struct ras_node *ras;		   /* ras/ras_node.h; NULL: off */
+	const char *offer_why; /* why symbols are not offered although they should be; "" */
+	struct os_node *os;    /* os/os_node.h; NULL: off */
+	struct gpu_node *gpu;  /* gpu/gpu_node.h; NULL: off */
+	struct ras_node *ras;  /* ras/ras_node.h; NULL: off */
 };
 
 /* Whether everything that the process recorded has been read. p: may be NULL. */

@@ -2,8 +2,8 @@
  * verdict.h - makes verdicts from an incident's windows and findings, with
  * analysis/cause/diagnosis. The suspects are the incident's culprits. The healthy peers are the
  * other ranks that sent windows (as victims, or on request). The past is the suspects' own healthy
- * steps. Suspects with different causes get separate verdicts, so two simultaneous faults are told
- * apart. Ranks that lost less than a culprit are examined too. Pure. Threads: one caller. */
+ * steps. Suspects with different causes get separate verdicts, one for each of two simultaneous
+ * faults. Ranks that lost less than a culprit are examined too. Pure. Threads: one caller. */
 #pragma once
 
 #include "aggregator/incident/incident_private.h"

@@ -63,7 +63,7 @@ static double self_part(const struct workers *w, uint32_t step, uint32_t worker)
 }
 
 /* The input is known if both of two stages agree, or most of several stages. With only one stage or
- * one replica it cannot be told apart from a fault. */
+ * one replica, more input and a fault look alike. */
 static void inputs(struct workers *w)
 {
 	const struct workers_table *t = w->t;

@@ -13,7 +13,7 @@
 /* share: of one core; above it channels go off until the next demand. window_ns: the time over
  * which the share is measured. */
 void nccl_channels_budget(double share, uint64_t window_ns);
-/* Channels are wanted until this time; 0: no longer. */
+/* sysomd asks for channel events until this time; 0: it no longer asks. */
 void nccl_channels_demand(uint64_t until_ns);
 /* Call when a proxy thread calls the plugin. The thread is measured from its first call on. Threads
  * beyond LIMIT_PROXY_THREADS are not measured. */
