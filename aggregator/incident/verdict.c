@@ -14,6 +14,7 @@
 #include "aggregator/incident/incident_private.h"
 #include "aggregator/incident/verdict_sketch.h"
 #include "analysis/robust/median.h"
+#include "base/check.h"
 #include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
@@ -24,9 +25,6 @@
  * added if fewer than two sent a window. */
 #define SUSPECT_SKETCHES 4u
 #define PEER_SKETCHES	 4u
-
-/* The most suspects that get ledgers; the first ones stand for the rest. */
-#define LEDGERS_MAX 8u
 
 struct rank_list {
 	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known only from its sketch */
@@ -47,7 +45,7 @@ struct verdict_inputs {
 	    *own; /* the first suspect's healthy steps of the last minute; NULL: not known */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
-	struct incident_ledgers ledger[LEDGERS_MAX];
+	struct incident_ledgers ledger[LIMIT_VERDICT_RANKS + VERDICTS_MAX];
 	uint32_t ledger_count;
 };
 
@@ -57,7 +55,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 {
 	struct incident_ledgers *l = &with->ledger[with->ledger_count];
 
-	if (with->ledger_count == LEDGERS_MAX || !incident_ledgers_open(i, j, m, l))
+	if (with->ledger_count == ARRAY_LEN(with->ledger) || !incident_ledgers_open(i, j, m, l))
 		return;
 	with->ledger_count++;
 	out->ledger = &l->slow;
@@ -391,10 +389,6 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 }
 
 /* ---- choice of the window ---- */
-
-/* The most suspects whose windows are diagnosed one by one. Further suspects use their heaviest
- * window. */
-#define SUSPECTS_VIEWED 8u
 
 struct seen {
 	struct diagnosis_rank rank;
@@ -745,7 +739,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	add_sketches(with, i, j);
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(with);
-	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
+	for (uint32_t k = 0; k < with->all.count; k++)
 		if (incident_ledgers_excerpt(i, j, with->all.member[k]) ==
 		    with->all.member[k]->excerpts.slow.excerpt)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);

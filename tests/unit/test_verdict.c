@@ -39,7 +39,7 @@ static uint32_t set_count(const struct incident_set *s, bool open_only)
 #define HEALTHY 6u /* the first ones are healthy */
 
 static struct incident_set *set;
-static uint32_t next_id;
+static uint32_t next_id, world;
 
 static int open_set(uint64_t reporter, uint64_t excerpt_bytes)
 {
@@ -55,6 +55,7 @@ static int open_set(uint64_t reporter, uint64_t excerpt_bytes)
 static int setup(void **unused)
 {
 	next_id = 0;
+	world = 8;
 	return open_set(0, 0);
 }
 
@@ -103,7 +104,7 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 	snprintf(m->w.rank.job, WIRE_TEXT_BYTES, "job");
 	snprintf(m->w.rank.node, WIRE_TEXT_BYTES, "node-%d", rank / 4);
 	m->w.rank.rank = rank;
-	m->w.rank.world_size = 8;
+	m->w.rank.world_size = world;
 	m->w.rank.pid = 100 + (uint32_t)rank;
 	for (uint32_t i = 0; i < STEPS; i++) {
 		struct window_step *s = &m->steps[i];
@@ -1295,6 +1296,22 @@ static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
 	assert_string_equal(ranks_of(j), "6");
 	assert_string_equal(cause_of(j), "gpu-kernel");
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	json_decref(j);
+}
+
+/* Each of 14 ranks that wait lost more than the late one. */
+static void of_many_who_wait_on_the_cpu_none_is_slow(void **unused)
+{
+	struct incident_change c;
+	json_t *j;
+
+	world = 32;
+	for (int rank = 8; rank < 22; rank++)
+		at_socket(rank, WINDOW_SELF, 24, 0);
+	c = slow_kernel(6, 20);
+	j = incident_set_json(set, c.id, world, NULL);
+	assert_string_equal(ranks_of(j), "6");
+	assert_string_equal(cause_of(j), "gpu-kernel");
 	json_decref(j);
 }
 
@@ -3500,6 +3517,7 @@ static const struct CMUnitTest tests[] = {
     CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
     CASE(ranks_that_wait_for_each_other_on_the_cpu_are_all_slow),
     CASE(who_waits_on_the_cpu_for_a_late_rank_is_not_slow),
+    CASE(of_many_who_wait_on_the_cpu_none_is_slow),
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
     CASE(the_rank_that_the_others_waited_for_is_to_blame),
