@@ -494,10 +494,18 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 	return false;
 }
 
+static bool only_waits(const struct verdict_inputs *with, const uint32_t *group, int32_t rank)
+{
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (with->all.rank[k].rank == rank)
+			return group[k] == DIAGNOSIS_WAITS;
+	return false;
+}
+
 /* What most ranks other than the worst ones lost too: something on the machine slows all of them. A
- * single other rank is not "most". */
+ * single other rank is not "most". group: of `all`; who only waits for another rank lost nothing. */
 static double common_loss(const struct verdict_inputs *with, const struct incident *i,
-			  const struct incident_judgement *j)
+			  const struct incident_judgement *j, const uint32_t *group)
 {
 	uint32_t others = j->ranks > with->worst.count ? j->ranks - with->worst.count : 0, n = 0;
 	double *ns = others > 1 ? calloc(others, sizeof(*ns)) : NULL, common_ns;
@@ -506,7 +514,9 @@ static double common_loss(const struct verdict_inputs *with, const struct incide
 		return 0;
 	for (uint32_t k = 0; k < i->member_count && n < others; k++)
 		if (!is_in(&with->worst, i->members[k].rank))
-			ns[n++] = loss_of(&i->members[k]);
+			ns[n++] = only_waits(with, group, i->members[k].rank)
+				      ? 0
+				      : loss_of(&i->members[k]);
 	common_ns = median_nth(ns, others, (others - 1) / 2);
 	free(ns);
 	return common_ns;
@@ -554,7 +564,7 @@ static uint32_t costliest(struct verdict_inputs *with, const struct incident *i,
 		if (group[k] == part[0].group)
 			with->worst.rank[with->worst.count++] = with->all.rank[k];
 	with->most_ns = part[0].lost_ns;
-	with->common_ns = common_loss(with, i, j);
+	with->common_ns = common_loss(with, i, j, group);
 	j->is_common = with->common_ns >= thresholds.part.most * with->most_ns;
 	while (n < groups && costs_enough(with, part[n].lost_ns))
 		n++;

@@ -653,18 +653,31 @@ static bool is_given(enum finding_cause c)
 struct alone {
 	double ns[CAUSE_COUNT];
 	enum finding_cause most;
-	double waits_ns; /* of its excess: in collectives on the CPU */
-	bool waits;	 /* only for another suspect */
+	double late_ns, waits_ns; /* its excess: without waits_ns; in waits that others end */
+	bool waits;		  /* only for another suspect */
 };
+
+/* Whether a process that is not the rank's own ends the wait. A sleep ends by itself; a thread that
+ * sleeps more often than usual polls. */
+static bool is_ended_by_others(const struct ledger_row *r)
+{
+	if (r->kind != LEDGER_BLOCKED)
+		return false;
+	if (r->what == LEDGER_SLEEP)
+		return r->slow_count - r->reference_count >= thresholds.count.few;
+	return r->what == LEDGER_FILE_LOCK || r->what == LEDGER_PIPE_READ ||
+	       r->what == LEDGER_LOCAL_SOCKET || r->what == LEDGER_SOCKET ||
+	       r->what == LEDGER_HOST_COLLECTIVE || r->what == LEDGER_PROCESS;
+}
 
 static double waits_ns(const struct diagnosis_view *v)
 {
 	double ns = 0;
 
 	for (uint32_t i = 0; i < v->row_count; i++)
-		if (v->row[i].what == LEDGER_HOST_COLLECTIVE)
+		if (is_ended_by_others(&v->row[i]))
 			ns += v->row[i].excess_ns;
-	return ns;
+	return fmax(ns, 0);
 }
 
 static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
@@ -676,27 +689,18 @@ static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct d
 		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
 	out->most = cause_alone(v);
 	out->waits_ns = waits_ns(v);
+	out->late_ns = out->most == CAUSE_UNKNOWN ? 0 : v->excess_ns - out->waits_ns;
 	examine_done(v);
 }
 
-/* How late its own verdict makes it. */
-static double late_ns(const struct alone *a)
-{
-	bool waits = finding_cause_layer(a->most) == LAYER_NETWORK;
-
-	return a->most == CAUSE_UNKNOWN ? 0 : a->ns[a->most] - (waits ? fmax(a->waits_ns, 0) : 0);
-}
-
-/* A collective on the CPU is not divided into waiting for the last rank and transfer. It is the former
- * for a suspect that is not late itself, if another one is late by most of that time. */
+/* The ledger of one rank does not show whom it waits for on the CPU. A suspect that lost its time in
+ * such waits only waited for another suspect, if that one is late by most of this time. */
 static void find_waits(struct alone *a, uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		double ns = thresholds.part.half * a[i].waits_ns;
-
-		for (uint32_t k = 0; k < count && ns > 0 && late_ns(&a[i]) < ns; k++)
-			a[i].waits |= late_ns(&a[k]) >= ns;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0;
+		     k < count && a[i].late_ns < thresholds.part.half * a[i].waits_ns; k++)
+			a[i].waits |= a[k].late_ns >= thresholds.part.most * a[i].waits_ns;
 }
 
 /* Whether the cause explains at least half of what the suspect's own verdict explains. */

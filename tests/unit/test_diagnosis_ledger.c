@@ -1215,13 +1215,26 @@ static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 		end(&w[k]);
 }
 
-/* They reduce their gradients on the CPU. */
 static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 {
 	static const struct {
 		double runs_ms, waits_ms; /* of the first rank, longer */
+		double others_ms;	  /* how much longer the other two wait */
+		enum ledger_what what;	  /* in what, and how often in a slow step; usually once */
+		double count;
 		uint32_t groups, others;
-	} cases[] = {{25, 5, 1, DIAGNOSIS_WAITS}, {10, 0, 2, 1}, {0, 30, 1, 0}, {10, 20, 1, 0}};
+	} cases[] = {
+	    {25, 5, 30, LEDGER_HOST_COLLECTIVE, 1, 1, DIAGNOSIS_WAITS},
+	    {25, 5, 30, LEDGER_SOCKET, 1, 1, DIAGNOSIS_WAITS},
+	    {25, 5, 30, LEDGER_FILE_LOCK, 1, 1, DIAGNOSIS_WAITS},
+	    {25, 0, 30, LEDGER_SLEEP, 10, 1, DIAGNOSIS_WAITS}, /* polls */
+	    {25, 0, 30, LEDGER_SLEEP, 1, 2, 1},		       /* sleeps for longer */
+	    {25, 0, 30, LEDGER_CHILD, 1, 2, 1},		       /* its own process */
+	    {10, 0, 30, LEDGER_HOST_COLLECTIVE, 1, 2, 1},
+	    {25, 0, 60, LEDGER_SLEEP, 10, 2, 1}, /* for longer than the first one is late */
+	    {0, 30, 30, LEDGER_HOST_COLLECTIVE, 1, 1, 0},
+	    {10, 20, 30, LEDGER_HOST_COLLECTIVE, 1, 1, 0},
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct world w[3];
@@ -1232,13 +1245,13 @@ static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 
 		for (int k = 0; k < 3; k++) {
 			double runs_ms = k ? 0 : cases[i].runs_ms,
-			       waits_ms = k ? 30 : cases[i].waits_ms;
+			       waits_ms = k ? cases[i].others_ms : cases[i].waits_ms;
 
 			begin(&w[k]);
 			both(&w[k], LEDGER_RUNNING, LEDGER_PYTHON, "step (train.py)", 0, runs_ms, 0,
 			     0);
-			both(&w[k], LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (comm.py)",
-			     1, 1 + waits_ms, 1, 1);
+			both(&w[k], LEDGER_BLOCKED, cases[i].what, "all_reduce (comm.py)", 1,
+			     1 + waits_ms, 1, k ? (int)cases[i].count : 1);
 			judge_all(&w[k], 1);
 			who[k] = w[k].rank;
 			who[k].rank = k;
