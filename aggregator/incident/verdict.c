@@ -588,6 +588,24 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 			part_add(with, k);
 }
 
+/* Suspects that only waited look slow by their own figures. */
+static void add_who_waits(struct verdict_inputs *with, const uint32_t *group, struct diagnosis *d)
+{
+	struct finding_line line = {.layer = LAYER_UNKNOWN, .rank = FINDING_NO_RANK};
+	const char *whom = with->part.count > 1 ? "them" : "it";
+	char who[96], most[TEXT_DURATION_BYTES];
+
+	part_of_group(with, group, DIAGNOSIS_WAITS, UINT32_MAX);
+	if (!with->part.count)
+		return;
+	for (uint32_t k = 0; k < with->part.count; k++)
+		line.effect_ns = fmax(line.effect_ns, with->part.rank[k].lost_ns);
+	diagnosis_ranks_text(with->part.rank, with->part.count, who, sizeof(who));
+	snprintf(line.text, sizeof(line.text), "%s only wait%s for %s on the CPU: %s per step", who,
+		 with->part.count > 1 ? "" : "s", whom, text_duration(line.effect_ns, most));
+	add_line(d, &line);
+}
+
 /* Divides suspects into groups by cause. Suspects without a cause of their own stay in the first
  * group. */
 static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
@@ -619,6 +637,7 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 	}
 	part_of_group(with, group, part[0].group, shows[part[0].group]);
 	judge_part(with, j, &with->part, &out[0]);
+	add_who_waits(with, group, &out[0].diagnosis);
 	return n + 1;
 }
 

@@ -513,35 +513,6 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 	}
 }
 
-/* length of " and -2147483648" or " and 4294967295 more", with room */
-#define WHO_ONE_BYTES 36u
-
-/* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more", "every rank" */
-static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
-{
-	uint32_t named = 1;
-	struct rank_name one;
-	size_t used;
-
-	if (in->kind == FINDING_UNIFORM && !in->of_some) {
-		snprintf(out, bytes, "every rank");
-		return;
-	}
-	if (in->suspect_count == 1) {
-		text_copy(out, bytes, rank_name(in->suspect[0].rank, &one));
-		return;
-	}
-	snprintf(out, bytes, "ranks %d", in->suspect[0].rank);
-	used = strlen(out);
-	/* leave room for the longest rank number, and for the count of the rest */
-	for (; named < in->suspect_count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
-		used += (size_t)snprintf(out + used, bytes - used, "%s%d",
-					 named + 1 == in->suspect_count ? " and " : ", ",
-					 in->suspect[named].rank);
-	if (in->suspect_count > named)
-		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
-}
-
 /* " (72.3 of 75.6 ms more per step than when healthy)": what the cause explains, and how much longer the
  * slow steps are. Where they are compared with peers, which wait as long, only the former is known. */
 static void add_amount(const struct diagnosis_view *v, const char *recur, char *summary,
@@ -576,24 +547,29 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 		      struct diagnosis *out)
 {
 	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
-	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
+	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG,
+	     every = uniform && !v->in->of_some;
 	char who[96], recur[56] = "";
+	size_t used;
 
-	who_text(v->in, who, sizeof(who));
+	diagnosis_ranks_text(v->in->suspect, every ? 0 : v->in->suspect_count, who, sizeof(who));
 	if (v->who->period)
 		snprintf(recur, sizeof(recur), ", in the steps that recur every %u steps",
 			 v->who->period);
-	if (!lead)
+	if (!lead) {
 		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
 			 hang ? "" : " slow", finding_cause_title(out->cause));
-	else if (hang)
-		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
-			 lead->because);
-	else {
-		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s", who, is,
-			 uniform ? "slower than before" : "slow", lead->because);
-		add_amount(v, recur, out->summary, sizeof(out->summary));
+		return;
 	}
+	snprintf(out->summary, sizeof(out->summary), "%s %s%s because ", who, hang ? hangs : is,
+		 hang	   ? ""
+		 : uniform ? " slower than before"
+			   : " slow");
+	used = strlen(out->summary);
+	snprintf(out->summary + used, sizeof(out->summary) - used, "%.*s", hang ? 180 : 150,
+		 lead->because);
+	if (!hang)
+		add_amount(v, recur, out->summary, sizeof(out->summary));
 }
 
 /* ---- confidence ---- */

@@ -110,7 +110,10 @@ struct diagnosis {
 };
 /* The first suspect's figures decide the cause; those of the others confirm or contradict it. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
-/* The group of a suspect that only waits for another one, in collectives on the CPU. */
+/* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more". count 0: "every rank". */
+void diagnosis_ranks_text(const struct diagnosis_rank *rank, uint32_t count, char *out,
+			  size_t bytes);
+/* The group of a suspect that only waits for another one, on the CPU. */
 #define DIAGNOSIS_WAITS UINT32_MAX
 /* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own verdict.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.

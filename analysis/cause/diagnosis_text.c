@@ -125,3 +125,27 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 	}
 	snprintf(out, bytes, "%s", finding_cause_remedy(c->cause));
 }
+
+/* length of " and -2147483648" or " and 4294967295 more", with room */
+#define WHO_ONE_BYTES 36u
+
+void diagnosis_ranks_text(const struct diagnosis_rank *rank, uint32_t count, char *out,
+			  size_t bytes)
+{
+	uint32_t named = 1;
+	struct rank_name one;
+	size_t used;
+
+	if (count < 2) {
+		text_copy(out, bytes, count ? rank_name(rank->rank, &one) : "every rank");
+		return;
+	}
+	snprintf(out, bytes, "ranks %d", rank->rank);
+	used = strlen(out);
+	/* leave room for the longest rank number, and for the count of the rest */
+	for (; named < count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
+		used += (size_t)snprintf(out + used, bytes - used, "%s%d",
+					 named + 1 == count ? " and " : ", ", rank[named].rank);
+	if (count > named)
+		snprintf(out + used, bytes - used, " and %u more", count - named);
+}

@@ -1300,6 +1300,9 @@ static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
 		assert_string_equal(ranks_of(j), "6");
 		assert_string_equal(cause_of(j), "gpu-kernel");
 		assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+		assert_true(is_said(json_object_get(j, "diagnosis"),
+				    waiting == 1 ? "rank 7 only waits for it on the CPU: "
+						 : " only wait for it on the CPU: "));
 		json_decref(j);
 	}
 }
