@@ -162,7 +162,7 @@ enum sampler_taken {
 	SAMPLER_TAKEN_KINDS
 };
 
-/* Of the time on the CPU; THROTTLED: of the time off the CPU after it. */
+/* What was taken from the time on the CPU; THROTTLED: from the time off the CPU after it. */
 struct sampler_switch_taken {
 	__u32 ns[SAMPLER_TAKEN_KINDS]; /* UINT32_MAX: at least that */
 	__u32 faults;		       /* page faults */
