@@ -3,8 +3,8 @@
  * peers, in TLS if there are certificates. A connection has one request at a time and a deadline for
  * each message. Senders share connections, message memory and thread time fairly (senders.h).
  * Owns: connections, their buffers, the threads of each lane, one thread that frees connections.
- * Threads: the request function runs on its lane's; rep_answer from any; open and close from
- * one. */
+ * Threads: the request function runs on its lane's threads; any thread may call rep_answer; one
+ * thread opens and closes. */
 #pragma once
 
 #include <stddef.h>
@@ -28,7 +28,7 @@ struct rep_request {
 	uint64_t cost_ns;
 };
 
-/* The lane of TLS handshakes, which is rep's own; needs threads only, and only with TLS. */
+/* The lane of TLS handshakes. rep itself uses it, only with TLS; its slots are not used. */
 #define REP_LANE_SHAKE (SENDERS_LANES - 1)
 
 /* The lane of a request; called on receiving threads. */

@@ -14,10 +14,10 @@
  * they have many counts, and no step needs finer ones. */
 #define SAMPLER_COARSE_SLICES 10u
 
-/* User space writes it while programs run. */
 #define SAMPLER_OTHERS_ALL    1
 #define SAMPLER_OTHERS_KERNEL 2
 
+/* User space writes it while programs run. */
 struct sampler_control {
 	__u32 epoch;		/* of the drain period; its last bit is the set to use */
 	__u32 fraction_percent; /* the share of ticks that take a sample */
@@ -135,9 +135,7 @@ enum sampler_switch_kind {
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
 /* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
-/* Beside a waker's number, which is below 2^22: what arrived from the network woke the thread, or
- * another process did by a system call; with CHILD, a process that the
- * thread's process started, itself or through others. */
+/* Bits beside a waker's number, as STACK_WAKER_* (model/stack.h). */
 #define SAMPLER_WAKER_NETWORK (1u << 22)
 #define SAMPLER_WAKER_PROCESS (1u << 23)
 #define SAMPLER_WAKER_CHILD   (1u << 24)
@@ -164,7 +162,7 @@ enum sampler_taken {
 	SAMPLER_TAKEN_KINDS
 };
 
-/* Of the time on the CPU; THROTTLED: of the time off the CPU after it. */
+/* What was taken from the time on the CPU; THROTTLED: from the time off the CPU after it. */
 struct sampler_switch_taken {
 	__u32 ns[SAMPLER_TAKEN_KINDS]; /* UINT32_MAX: at least that */
 	__u32 faults;		       /* page faults */

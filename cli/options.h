@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options.h - the command line of `sysom`: every command names its options in a table, from which
- * they are read and its --help is printed. Threads: one caller. Texts are borrowed from argv and the
+ * options.h - the command line of `sysom`: every command lists its options in a table. The parser
+ * and --help use this table. Threads: one caller. Texts are borrowed from argv and the
  * environment. */
 #pragma once
 
@@ -26,14 +26,14 @@ enum option_kind {
 struct option_row {
 	const char *name; /* NULL: end of the table */
 	char letter;	  /* 0: only the long form */
-	/* What help calls the value; NULL: none follows. With bars: the words that are
-	 * allowed. In brackets: it may be left out. */
+	/* What help calls the value; NULL: the option has no value. With bars: the words that are
+	 * allowed. In brackets: the value may be left out. */
 	const char *value;
 	const char *help;
 	enum option_kind kind;
 	size_t at;	    /* offset of the field */
 	double least, most; /* of a number */
-	double preset;	    /* where the value is left out */
+	double preset;	    /* the value if it is left out */
 	/* Returns NULL, or what was expected instead. */
 	const char *(*take)(void *to, const char *text);
 	unsigned bit; /* only for commands with this flag; 0: for all that have the table */

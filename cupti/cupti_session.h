@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_session.h - the first rung of the ladder: a subscription of our own beside others'. It uses
- * the subscriber-scoped activity calls of CUPTI 13.3 (foreign/cupti_v2.h), so a profiler of the job
- * that does the same does not affect us. At most one session per process.
+ * cupti_session.h - the preferred access to CUPTI: a subscription of our own beside others'. It
+ * uses the subscriber-scoped activity calls of CUPTI 13.3 (foreign/cupti_v2.h), so a profiler of
+ * the job that does the same does not affect us. At most one session per process.
  * Threads: the caller serialises; CUPTI calls the functions given to open on any thread. */
 #pragma once
 

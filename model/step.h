@@ -19,7 +19,8 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 /* The work vector is stated by the job, not counted from launches. Somebody waits for such a step,
  * and its work shows how long it should take (requests of a serving engine, with their tokens). */
 #define STEP_FLAG_STATED 0x40
-#define STEP_FLAG_RESYNC 0x10 /* the pattern was lost and found again at its end; also FIRST */
+/* the pattern was lost, and found again at the end of this step; also FIRST */
+#define STEP_FLAG_RESYNC 0x10
 
 /* Automatic work vector, if there is no explicit one. */
 enum step_work {
@@ -56,10 +57,10 @@ struct step {
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* from the previous step's device_end_ns to its own; marked
-				     * steps: from their own begin, if that is later, and to
-				     * their mark, if that is later; 0: unknown, and on
-				     * the wire also if it is not latency_ns */
+	/* From the previous step's device_end_ns to its own. A marked step begins at its begin mark
+	 * if that is later, and ends at its end mark if that is later. 0: unknown; the wire keeps
+	 * the value only if it equals latency_ns. */
+	uint64_t device_latency_ns;
 };
 
 /* Whether latency_ns ends at device_end_ns; otherwise it ends at end_ns. */
@@ -68,7 +69,7 @@ static inline bool step_ends_on_device(const struct step *s)
 	return s->source != STEP_SOURCE_EXPLICIT && s->device_latency_ns;
 }
 
-/* Device time per step and kernel name. For explanations and the 30-minute summaries. */
+/* Device time per step and kernel name. For explanations and sketches. */
 struct step_kernel {
 	uint32_t name;
 	uint32_t count;

@@ -7,10 +7,9 @@
  * bound a storm: one for full windows, one for full windows with a spike, and one for summaries.
  * The fewer tokens the first bucket has, the more time a window must have lost to be full. So many
  * small anomalies do not use up the evidence of a large one. A window with a spike takes a token
- * from the spikes' bucket first. A window that lost more than all full windows of the storm may
- * take a token there if it gets none elsewhere. When all buckets are empty, windows are only
- * counted.
- * Pure: time and ids are arguments. Threads: one caller. */
+ * from the spikes' bucket first. If the full windows' bucket gives no token, a window that lost
+ * more than each of the storm's full windows may take one from the spikes' bucket. When all buckets
+ * are empty, windows are only counted. Pure: time and ids are arguments. Threads: one caller. */
 #pragma once
 
 #include "model/window.h"

@@ -42,7 +42,7 @@ struct links_sums {
 };
 struct links_usual {
 	struct link_samples samples;
-	/* number of samples: count: now; fitted_count: when they were last fitted */
+	/* number of samples now, and at the last fit */
 	uint64_t count, fitted_count;
 	/* A link has one line, a collective has one for each regime of sizes. Periods are compared with
 	 * LINK_MEDIAN; LINK_MIN shows the link without congestion. */

@@ -14,7 +14,7 @@
 #include "analysis/slow/local_peers.h"
 #include "node/rank.h"
 
-/* How long after its end a step is judged and its device records have arrived. */
+/* This long after a step's end, the step has been judged and its device records have arrived. */
 #define WINDOWS_SETTLE_NS   2000000000ull
 #define WINDOWS_ASKED_STEPS 256u
 
@@ -77,7 +77,7 @@ bool windows_stall_again(struct windows *w, uint32_t slot, uint64_t now_ns);
 /* The aggregator suspects a rank here: until end_ns, at most a minute, beats come faster and every
  * tick is sampled. */
 void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns);
-/* Whether such a time has not ended, or a rank here has an anomaly. */
+/* Whether closer_until_ns has not passed, or a rank here has an anomaly. */
 bool windows_is_close(const struct windows *w, uint64_t now_ns);
 /* The BEAT_RANK_* flags that depend on steps. */
 uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns);

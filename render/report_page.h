@@ -17,8 +17,9 @@ void report_page_end(FILE *to);
 /* All of it, as a complete page. */
 void report_page_write(FILE *to, const json_t *incident);
 
-/* Of an answer of /api/v1/incidents: a page with a link to each incident's, without transients. The button
- * for older ones keeps the arguments in "query", which the caller adds to the answer. */
+/* Writes a page that links to the page of each incident in an answer of /api/v1/incidents, without
+ * transients. The button for older incidents keeps the arguments in "query", which the caller adds
+ * to the answer. */
 void report_page_list(FILE *to, const json_t *answer);
 
 /* report_verdict.c: the diagnosis, or that there is none. */

@@ -19,7 +19,7 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YE
 void term_init(void);
 bool term_is_live(void);	       /* standard output is a terminal */
 unsigned term_columns(void);	       /* of standard output; 160 if it is not a terminal */
-void term_set_paged(unsigned columns); /* a pager will show the output so wide; 0: no more */
+void term_set_paged(unsigned columns); /* a pager of this width will show the output; 0: none */
 bool term_error_is_live(void);	       /* standard error is a terminal that can rewrite a line */
 unsigned term_error_columns(void);     /* of standard error; 80 */
 /* An escape sequence, or "" if colours are off. */
@@ -34,8 +34,9 @@ const char *term_ms_cell(double ms);	/* for a column: "27.5 ms", "1240 ms", "0.8
 const char *term_bytes(double bytes);	/* "1.2 MB" */
 const char *term_percent(double share); /* 0.123 -> "12.3%" */
 const char *term_share(double part, double whole); /* "12%"; whole <= 0: "" */
-/* What was sent, against the events that it stands for: "123 kB, 0.085% of 145 MB of events". Stacks and
- * summaries are no events, so it may be more than they are: "5 kB, more than 4 kB of events". */
+/* What was sent, against the events that it stands for: "123 kB, 0.085% of 145 MB of events".
+ * Stacks and summaries are sent too, but are no events, so more may be sent: "5 kB, more than 4 kB
+ * of events". */
 const char *term_sent(double bytes, double event_bytes);
 const char *term_excess(double excess); /* 0.5 -> "+50%", 48 -> "x49" */
 const char *term_count(double n);	/* "12,345" */

@@ -37,8 +37,8 @@ struct sampler_stats {
 	uint64_t off_cpu_asleep;   /* samples of threads still asleep at a drain, one per drain */
 	uint64_t off_cpu_short; /* sleeps shorter than off_cpu_min_ns, which do not count as lost */
 	uint64_t
-	    off_cpu_leaf_only;	 /* long sleeps with only one frame: sleeps there were always short
-			        * before */
+	    off_cpu_leaf_only;	 /* long sleeps with only one frame, because earlier sleeps at that
+			        * place were always short */
 	uint32_t switch_threads; /* threads whose switches are recorded */
 	/* Off-CPU intervals of these threads: switch_records have a record; the others were folded,
 	 * by cause. */
@@ -73,7 +73,8 @@ void sampler_close(struct sampler *s); /* NULL is a no-op */
  * -ENOSPC. A process that ends is removed automatically. */
 int sampler_add(struct sampler *s, uint32_t pid, bool children);
 void sampler_remove(struct sampler *s, uint32_t pid);
-/* Changes rate and fraction while running: 100% during an anomaly. 0, -EINVAL. */
+/* Changes rate and fraction while running; sysomd samples 100% of the ticks during an anomaly. 0,
+ * -EINVAL. */
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent);
 /* Also samples processes that were not added, with only name and kernel stack, which needs no
  * knowledge about them. 0, -ENOTSUP in copy mode, -errno. */

@@ -72,7 +72,7 @@ struct process_past {
 
 /* Its baseline as last saved; keep.c writes it. */
 struct process_kept {
-	uint64_t total, at_ns; /* when it was saved, and the number of steps learned by then */
+	uint64_t total, at_ns; /* number of steps learned by then; when it was saved */
 	uint32_t ready;	       /* number of models that were ready by then, and still are */
 };
 
@@ -100,7 +100,7 @@ struct process {
 	struct links *links;
 	struct process_past past;
 	struct process_kept kept;
-	/* serial of the join's list of launch threads that the sampler has */
+	/* serial of the list of launch threads (of the join) that was last given to the sampler */
 	uint32_t launchers_seen;
 	uint64_t sketch_at_ns;	     /* of the latest sketch; 0: none yet */
 	struct anomaly_bucket asked; /* limits the windows that the aggregator asks for */

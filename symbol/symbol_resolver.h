@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_resolver.h - names for (Build ID, address), resolved late, from the file with that Build
- * ID.
- * Files come from a Build-ID directory (.build-id/ab/cdef.debug), the mapped file itself or its
- * debug link, the system's debug directory, or debuginfod. Each is indexed once into a sorted file
- * of our own. A search takes O(log n) and two reads; memory is bounded by the size of the cache,
- * not of the files. An address gets a name only inside the symbol's size, never the name of the
- * nearest lower symbol.
+ * symbol_resolver.h - names for (Build ID, address), looked up when they are needed, in the file
+ * with that Build ID. Files come from a Build-ID directory (.build-id/ab/cdef.debug), the mapped
+ * file itself or its debug link, the system's debug directory, or debuginfod. Each is indexed once
+ * into a sorted file of our own. A search takes O(log n) and two reads; memory is bounded by the
+ * size of the cache, not of the files. An address gets a name only inside the symbol's size, never
+ * the name of the nearest lower symbol.
  * Owns: the index files below its directory, the cache.  Threads: one caller per resolver.
  * Trust: files are hostile: bounded, validated, refused with a reason. */
 #pragma once

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_store.h - the Build-ID directory. It says which files are needed and takes uploads in
- * chunks. A file gets to its place only if it is complete, carries its Build ID and has a higher
- * quality (symbol_elf.h) than the previous one.
- * debuginfod -F DIRECTORY/tree and gdb read DIRECTORY/tree/.build-id/ab/cdef.debug. Uploads grow in
- * DIRECTORY/upload, which neither of them reads, and are renamed after fsync.
+ * chunks. A file is put in its place only if it is complete, carries its Build ID and has a higher
+ * quality (symbol_elf.h) than the previous one. debuginfod -F DIRECTORY/tree and gdb read
+ * DIRECTORY/tree/.build-id/ab/cdef.debug. Uploads grow in DIRECTORY/upload, which neither of them
+ * reads, and are renamed after fsync.
  * Owns: DIRECTORY.  Threads: any; finishing reads and syncs the file outside the lock.
  * Trust: uploaders are hostile. Sizes, number and idle time of uploads are bounded, and names are
  * made from the Build ID's bytes. A file for an identity (symbol/symbol_content.h) must have its

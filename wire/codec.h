@@ -22,8 +22,9 @@ int wire_window_encode(const struct window *w, struct buf *out);
 int wire_beat_encode(const struct beat *b, struct buf *out);
 /* Bytes that one rank takes in a beat, or -errno. */
 int wire_beat_rank_bytes(const struct beat_rank *r);
-/* Drops violations, the last first, and then durations, until the job's requests take at most `bytes`.
- * Counts in violations_dropped. Returns the bytes that they take; 0: they always take more. */
+/* Drops violations, from the last one on, and then durations, until the job's requests take at most
+ * `bytes`. Counts in violations_dropped. Returns the bytes that they take; 0: they do not fit even
+ * then. */
 size_t wire_beat_requests_fit(struct request_job *r, size_t bytes);
 /* -EMSGSIZE above LIMIT_SKETCH_BYTES_PER_RANK: the sender then shortens its lists. */
 int wire_sketch_encode(const struct sketch *s, struct buf *out);
@@ -35,8 +36,9 @@ int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 bool codec_has_job(const struct beat *b, const char *job);
 /* The tag and length before a rank or a job in a beat take at most this. */
 #define WIRE_BEAT_TAG_BYTES 4u
-/* Drops pieces of each job, the last first, until all of them take at most `bytes` in a beat. Jobs have
- * equal shares; the others use what one leaves. At most LIMIT_NODE_PROCESSES jobs. */
+/* Drops pieces of each job, from the last one on, until all of them take at most `bytes` in a beat.
+ * Jobs have equal shares; what one job does not need, the others use. At most LIMIT_NODE_PROCESSES
+ * jobs. */
 void wire_beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes);
 
 /* The kind of a message, without decoding it; -EPROTO. */

@@ -122,8 +122,8 @@ void fleet_sources(struct fleet *f, struct incident_sources *out);
 /* ---- for the API ---- */
 
 /* Finds the key of a job by its key or name: among known jobs, else among the series with
- * baselines. If a series has several runs, the newest. Returns the number of series with that name,
- * because several users may have one. */
+ * baselines. Of several runs of a series, takes the newest. Returns the number of series with that
+ * name, because several users may have one. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Number of living ranks of a job; if none has a number, of its living processes. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);

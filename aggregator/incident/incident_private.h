@@ -255,8 +255,8 @@ json_t *incident_spikes_json(const struct incident *i, const struct slow_step *s
 /* How the member's spikes recur. Returns their number. *period_ns: the time between them; 0: they
  * are too few, or irregular. */
 uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns);
-/* In an incident of requests: the longest slow step in which a process without steps of its own
- * worked, and did not wait; NULL: none is known. */
+/* For an incident of requests: the longest slow step in which a process without steps of its own
+ * worked and did not wait; NULL: none is known. */
 const struct slow_step *incident_spikes_of_request(const struct incident *i);
 /* Whether the member has a run that is not a transient. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);

@@ -110,7 +110,7 @@ struct cross_role_part {
 	struct peers *peers;
 	double *values[PEERS_MEASURES];
 	double *row; /* [3 * count], scratch of cross_skew.c */
-	/* Of the latest pushed rows: skew is that of the times, input that of the ranks' work. */
+	/* For the latest pushed rows; skew: of the times; input: of the ranks' work. */
 	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
 	/* skew_count: rows since the comparison started; skew_folded: flags that the skew

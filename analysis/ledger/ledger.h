@@ -33,7 +33,7 @@ enum ledger_kind {
 	LEDGER_COMPUTE,	       /* kernels, by name and launch configuration */
 	LEDGER_COPY,	       /* copies and memsets that no kernel overlaps */
 	LEDGER_COLLECTIVE,     /* collectives that no kernel or copy overlaps: LEDGER_LAST_RANK,
-			    * LEDGER_TRANSFER, or neither if they could not be divided */
+			    * LEDGER_TRANSFER, or neither if the time could not be divided */
 	LEDGER_QUEUED,	       /* launched, but not begun by the GPU */
 	LEDGER_RUNNING,	       /* the launch thread runs user code; by function */
 	LEDGER_KERNEL_CODE,    /* it runs kernel code; by function */
@@ -156,7 +156,7 @@ const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
 double ledger_compute_error(const struct ledger *l);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
-/* The same per step; 0: it has none. */
+/* The same per step; 0: there are no steps. */
 double ledger_mean_ns(const struct ledger *l);
 size_t ledger_bytes(const struct ledger *l);
 

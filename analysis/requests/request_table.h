@@ -15,16 +15,16 @@
  * - other kinds are not used.
  * A part that is done ends the request, in any process.
  *
- * If two engines seem to have the same request at once, these are two requests with one id. It
- * shows when an engine has steps of the id both before and after the other engine's first step.
+ * If two engines seem to have the same request at once, these are two requests with one id. The
+ * sign is that one engine has steps of the id both before and after the other engine's first step.
  *
  * The first token comes at the end of the step in which the prompt is finished: all of its tokens
  * were scheduled, or (after a hit in a prefix cache, or if the prompt is not known) the next step
  * has one token.
  *
  * Owns: all of its memory, bounded. Threads: one caller; time is an argument. Trust: the processes
- * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; beyond it, the job with most open
- * requests loses the one that has had no update for longest. REQUEST_ENDED_MAX ended requests.
+ * are hostile. Bounds: LIMIT_NODE_REQUESTS open requests; beyond it, the job with the most open
+ * requests loses the one whose latest update is oldest. REQUEST_ENDED_MAX ended requests.
  * Everything left out is counted. */
 #pragma once
 

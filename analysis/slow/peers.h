@@ -54,7 +54,7 @@ struct peers_config {
 	 * stand for several steps needs fewer. Windows that do not fit are left out. */
 	uint32_t pushes;
 	/* The members do different work: report only changes against a member's own past, measured
-	 * from its usual value (the median of its first 8). */
+	 * from its usual value (the median of its first 8 values). */
 	bool changes_only;
 	/* The self time that every member has without a fault, if the caller measured it and passes
 	 * self times relative to it. Only members above it are reported. 0: not known. */

@@ -54,9 +54,9 @@ struct kinds_verdict {
 	/* of_kind: what an occurrence usually adds to the latency, and to the self time, minus what
 	 * its earlier steps have added */
 	double usual_ns, usual_self_ns;
-	/* kind: its kind, of several the rarest; period: the distance at which this kind recurs, in
-	 * steps. 0: the step is compared with steps of no kind. So are the further steps of a
-	 * stretch that has more steps than its kind usually has. */
+	/* kind: its kind, the rarest one if several are due; period: the distance at which this
+	 * kind recurs, in steps. 0: the step is compared with steps of no kind. If a stretch has
+	 * more steps than is usual for its kind, this holds for the additional steps. */
 	uint32_t kind, period;
 };
 
@@ -72,5 +72,6 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 void kinds_past_unknown(struct kinds *k);
 
 /* Kinds with at least two occurrences by work or three by place, most expensive first; returns
- * their count. Of the kinds by work, the most frequent steps are the usual ones, not a kind. */
+ * their count. Among the kinds by work, the most frequent one is the job's usual steps, and is left
+ * out. */
 uint32_t kinds_rows(const struct kinds *k, struct kinds_row *out, uint32_t max);

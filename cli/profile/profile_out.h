@@ -25,7 +25,7 @@ struct profile_counts {
 	uint64_t truncated, scanned;		     /* of the samples */
 };
 
-/* From path's ending: .folded .txt .collapsed; .pb.gz .pprof; else html. */
+/* Chosen by path's ending: .folded .txt .collapsed; .pb.gz .pprof; else html. */
 enum profile_format profile_out_format(const char *path);
 /* "html", ... */
 const char *profile_out_format_name(enum profile_format f);

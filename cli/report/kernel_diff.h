@@ -38,7 +38,7 @@ enum kernel_steps {
  * caller frees it. */
 struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struct trace_rank *r,
 					enum kernel_steps which, size_t *count, size_t *steps);
-/* Of the slow steps, if there are any, else of all. */
+/* The same of the slow steps; if there are none, of all steps. */
 struct kernel_time *kernel_diff_of_slow(const struct trace_model *m, const struct trace_rank *r,
 					size_t *count, size_t *steps);
 /* Per step 1 if it has all its records; adds their numbers to *slow and *normal. The caller frees it. NULL:

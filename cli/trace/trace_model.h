@@ -25,7 +25,8 @@ struct client;
 /* The step was slow at another time than the fault of the incident. */
 #define TRACE_STEP_APART 0x40000000u
 
-/* Whether the step is part of the fault, and of it one that was flagged; whether it was not slow at all. */
+/* slow: the step was slow and is part of the fault; flagged: it was flagged, too; healthy: it was not slow,
+ * at any time. */
 static inline bool trace_step_is_slow(const struct window_step *s)
 {
 	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) && !(s->flags & TRACE_STEP_APART);
@@ -39,7 +40,7 @@ static inline bool trace_step_is_healthy(const struct window_step *s)
 	return !(s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED));
 }
 
-/* Of the rank's GPU, as its window's signals have them. */
+/* Readings of the rank's GPU, from the signals of its windows. */
 enum trace_gpu_reading {
 	TRACE_GPU_SM_CLOCK,    /* MHz */
 	TRACE_GPU_POWER,       /* W */
@@ -63,7 +64,7 @@ struct trace_rank {
 	struct wire_rank who;
 	char gpu[OS_SIGNAL_SUBJECT_BYTES]; /* "GPU 3"; "": not known */
 	char nic[WIRE_TEXT_BYTES];    /* that the job chose; "": not known (incident_load_nics) */
-	int64_t realtime_offset_ns;   /* of the first window; used for all that agree with it */
+	int64_t realtime_offset_ns;   /* of the first window, and of all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;
 	struct window_step *steps; /* after finish: by begin, no duplicates */

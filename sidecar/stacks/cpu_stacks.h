@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
  * last minutes packed in memory, and extracts what belongs to a window.
- * It samples at 10% of the ticks (sampler.fraction). While a rank of this node has an anomaly open
- * it samples at every tick. For a bounded time it then also takes kernel stacks of all other
- * processes, to name the one that takes the rank's CPUs or locks.
+ * It samples at 10% of the ticks (sampler.fraction). While a rank of this node has an anomaly open,
+ * it samples at every tick, and for a bounded time also takes kernel stacks of all other processes,
+ * to name the one that takes the rank's CPUs or locks.
  * Owns: the sampler, the packed periods, a thread for both. Threads: the loop's. */
 #pragma once
 
@@ -56,8 +56,8 @@ bool cpu_stacks_settle(struct cpu_stacks *s, uint32_t wait_ms);
 int cpu_stacks_extract(struct cpu_stacks *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out);
 /* Copies the packed periods that overlap [begin, end), oldest first, into *out (malloc'ed; the
- * caller frees each buf). Puts into *family which process belongs to which rank's process. Their
- * count; -ENOMEM, -ENOSYS without a sampler. Any thread while the node is open. */
+ * caller frees each buf). Puts into *family which process belongs to which rank's process. Returns
+ * the number of periods; -ENOMEM, -ENOSYS without a sampler. Any thread while the node is open. */
 struct cpu_stacks_member {
 	uint32_t pid, root; /* root 0: of no rank */
 };

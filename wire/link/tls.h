@@ -54,8 +54,8 @@ struct tls_facts {
 /* name: one that our certificate must have; NULL: any. 0, or -errno with the reason in `why`. */
 int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
 	     char *why, size_t why_bytes);
-/* Of a node. Files that are not usable yet are not an error: they are logged and looked at again, and until
- * then there are no sessions (-ENOENT). 0, -ENOMEM. */
+/* For a node. Files that are not usable yet are not an error: this is logged, the files are checked
+ * again later, and until then there are no sessions (-ENOENT). 0, -ENOMEM. */
 int tls_open_later(struct tls **out, const struct tls_files *files, const char *name);
 void tls_close(struct tls *t); /* NULL is a no-op; no session may be left */
 void tls_facts(struct tls *t, struct tls_facts *out);
