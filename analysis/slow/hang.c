@@ -273,7 +273,8 @@ struct call {
 struct verdict {
 	enum finding_cause cause;
 	const struct member *members;
-	uint32_t count, waiting, missing, odd, rooted, stuck;
+	uint32_t count, waiting, missing, odd, rooted,
+	    stuck;	   /* odd: those that called another one */
 	uint32_t absent;   /* missing ranks with an idle GPU: their hosts are the cause */
 	uint64_t most;	   /* collectives that the waiting ranks have entered */
 	uint32_t ranks;	   /* size of the communicator, as most members report it */
@@ -312,22 +313,40 @@ static bool is_odd(const struct verdict *v, const struct beat_comm *k)
 	return differs(&c, &v->usual);
 }
 
-/* The majority call among the ranks that entered most collectives. */
+/* The majority call with this number (0: any), among the ranks that entered at least `entered`
+ * collectives. False: no call has a majority, and *out is only one of them. */
+static bool find_majority(const struct member *v, uint32_t n, uint64_t number, uint64_t entered,
+			  struct call *out)
+{
+	int votes = 0, agree = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < n; i++) {
+			struct call c = call_of(v[i].comm);
+			bool same;
+
+			if (v[i].comm->entered < entered || (number && c.number != number))
+				continue;
+			if (!pass && !votes)
+				*out = c;
+			same = c.number == out->number && !differs(out, &c);
+			votes += pass ? 0 : same ? 1 : -1;
+			agree += !pass ? 0 : same ? 1 : -1;
+		}
+	return agree > 0;
+}
+
+/* The call in which most ranks wait. The ranks that entered most collectives give its number; others
+ * may have called something else under that number, and then entered fewer. */
 static void find_usual(const struct member *v, uint32_t n, struct verdict *out)
 {
-	int votes = 0;
+	struct call all;
 
-	for (uint32_t i = 0; i < n; i++) {
-		struct call c = call_of(v[i].comm);
-
-		if (v[i].comm->entered != out->most)
-			continue;
-		if (!votes) {
-			out->usual = c;
-			out->ranks = v[i].comm->ranks;
-		}
-		votes += differs(&out->usual, &c) || out->usual.number != c.number ? -1 : 1;
-	}
+	find_majority(v, n, 0, out->most, &out->usual);
+	if (find_majority(v, n, out->usual.number, 0, &all))
+		out->usual = all;
+	for (uint32_t i = 0; i < n && !out->ranks; i++)
+		out->ranks = v[i].comm->entered == out->most ? v[i].comm->ranks : 0;
 }
 
 static enum finding_cause cause_of(const struct verdict *v)
@@ -357,6 +376,7 @@ static bool is_held(const struct slot *s, uint8_t state)
 static bool examine(const struct hang *h, const struct member *v, uint32_t n, const uint8_t *state,
 		    struct verdict *out)
 {
+	uint32_t agree = 0;
 	bool heard = false;
 
 	*out = (struct verdict){.members = v, .count = n, .since_ns = INT64_MAX};
@@ -390,8 +410,11 @@ static bool examine(const struct hang *h, const struct member *v, uint32_t n, co
 			out->since_ns = here(&h->slots[v[i].slot], k->call_ns);
 	}
 	find_usual(v, n, out);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		out->odd += is_odd(out, v[i].comm);
+		agree += v[i].waits && !is_odd(out, v[i].comm);
+	}
+	out->waiting = out->odd ? agree : out->waiting;
 	out->cause = cause_of(out);
 	/* A single waiting rank may just have lost its records. */
 	return out->odd || out->stuck || out->missing ||

@@ -259,9 +259,31 @@ static void say_other_bytes(void)
 	}
 }
 
+/* Rank 2 has an additional call, so it has entered one collective more than the others. */
+static void say_one_more(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    comm(1, 4, r == 2 ? 102 : 101, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		c.ended = 99;
+		c.open_func = r == 2 ? RECORD_COLL_BROADCAST : RECORD_COLL_ALL_REDUCE;
+		c.open_bytes = 4096;
+		push(r, 50, &c, 1);
+	}
+}
+
 static void names_the_rank_whose_call_differs(void **unused)
 {
 	const int function[] = {2}, bytes[] = {3};
+
+	hold(40, say_one_more);
+	expect(CAUSE_HANG_MISMATCH, function, 1);
+	assert_non_null(strstr(last.finding.evidence[0].text, "3 of 4 ranks wait in AllReduce"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "called Broadcast"));
+	hang_close(hang);
+	assert_int_equal(hang_open(&hang, "job"), 0);
+	now_s = 1000;
 
 	hold(40, say_other_function);
 	expect(CAUSE_HANG_MISMATCH, function, 1);
