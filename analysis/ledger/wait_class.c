@@ -69,6 +69,7 @@ static const struct row waits[] = {
     {"pipe_read", LEDGER_PIPE_READ},
     {"anon_pipe_write", LEDGER_PIPE_WRITE},
     {"pipe_write", LEDGER_PIPE_WRITE},
+    {"n_tty_read", LEDGER_TERMINAL_READ},
     {"n_tty_", LEDGER_TERMINAL},
     {"tty_", LEDGER_TERMINAL},
     {"do_epoll_wait", LEDGER_POLL},

@@ -177,6 +177,8 @@ static const struct fault {
     {LEDGER_BLOCKED, LEDGER_CHILD, "run (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS,
      "child process in run"},
     {LEDGER_BLOCKED, LEDGER_PIPE_READ, "get (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS, "pipe"},
+    {LEDGER_BLOCKED, LEDGER_TERMINAL_READ, "cmdloop (cmd.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS,
+     "input from a terminal"},
     {LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP,
      "it sleeps in nap"},
     {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps ("},

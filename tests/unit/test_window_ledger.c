@@ -954,6 +954,8 @@ static void special_waits_stand_before_general_ones(void **state)
 	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, LEDGER_FILE_FAULT},
 	    {{"io_schedule", "filemap_read", "vfs_read"}, LEDGER_FILE_READ},
 	    {{"schedule", "pipe_read", "vfs_read"}, LEDGER_PIPE_READ},
+	    {{"wait_woken", "n_tty_read", "tty_read"}, LEDGER_TERMINAL_READ},
+	    {{"wait_woken", "n_tty_write", "tty_write"}, LEDGER_TERMINAL},
 	    {{"do_wait_intr_irq", "timerfd_read_iter", "vfs_read"}, LEDGER_SLEEP},
 	    {{"do_wait", "kernel_wait4", "__do_sys_wait4"}, LEDGER_CHILD},
 	    {{"wq_sleep.constprop.0", "do_mq_timedreceive", "do_syscall_64"}, LEDGER_PROCESS},
