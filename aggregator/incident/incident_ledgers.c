@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "aggregator/incident/incident_private.h"
+#include "base/room.h"
 #include "model/thresholds.h"
 
 #define EXCERPTS  (INCIDENT_PLACES - 1)
@@ -44,6 +45,44 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 		s = coll_split_open(list, n, j->ranks);
 	free(list);
 	return s;
+}
+
+/* Steps of peers that are compared with slow steps of this period and phase. */
+struct peer_steps {
+	uint32_t period, phase;
+	bool same; /* of the same phase; else of other phases */
+	struct ledger ledger;
+};
+
+struct incident_common {
+	const struct incident *i;
+	const struct incident_judgement *j;
+	struct coll_split *split;
+	struct peer_steps *peers;
+	uint32_t count;
+	size_t room;
+};
+
+struct incident_common *incident_common_open(const struct incident *i,
+					     const struct incident_judgement *j)
+{
+	struct incident_common *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	*c = (struct incident_common){.i = i, .j = j, .split = split_of(i, j)};
+	return c;
+}
+
+void incident_common_close(struct incident_common *c)
+{
+	if (!c)
+		return;
+	coll_split_close(c->split);
+	for (uint32_t k = 0; k < c->count; k++)
+		ledger_fini(&c->peers[k].ledger);
+	free(c->peers);
+	free(c);
 }
 
 static void add(const struct excerpt *p, uint32_t kind, bool healthy, double weight,
@@ -208,8 +247,8 @@ static bool compares(const struct excerpt_kind *is, bool own, bool healthy,
 
 /* Adds the steps in which the peer was not late itself: those in which it waited, and the healthy
  * steps of its other windows. */
-static void add_peer(const struct member *m, const struct coll_split *s, bool same,
-		     struct kind_ledgers *to)
+static void add_peer(const struct member *m, const struct coll_split *s,
+		     const struct excerpt_kind *kind, struct peer_steps *to)
 {
 	const struct excerpt *list[EXCERPTS];
 
@@ -218,17 +257,31 @@ static void add_peer(const struct member *m, const struct coll_split *s, bool sa
 			bool healthy = list[q] != m->excerpts.waiting.excerpt &&
 				       list[q] != m->excerpts.typical.excerpt;
 
-			if (compares(&list[q]->kind[k], false, healthy, &to->kind, same))
-				add(list[q], k, healthy, 1, s, &to->peers);
+			if (compares(&list[q]->kind[k], false, healthy, kind, to->same))
+				add(list[q], k, healthy, 1, s, &to->ledger);
 		}
 }
 
-static void add_peers(const struct incident *i, const struct incident_judgement *j,
-		      const struct coll_split *s, bool same, struct kind_ledgers *to)
+/* The peers' steps to compare slow steps of the kind with; NULL: no memory. */
+static const struct ledger *peers_of(struct incident_common *c, const struct excerpt_kind *kind,
+				     bool same)
 {
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (!incident_is_culprit(i, j, &i->members[k]))
-			add_peer(&i->members[k], s, same, to);
+	struct peer_steps *p;
+
+	for (uint32_t k = 0; k < c->count; k++) {
+		p = &c->peers[k];
+		if (p->period == kind->period && p->phase == kind->phase && p->same == same)
+			return &p->ledger;
+	}
+	if (ROOM_FOR(c->peers, c->room, c->count + 1ull))
+		return NULL;
+	p = &c->peers[c->count++];
+	*p = (struct peer_steps){.period = kind->period, .phase = kind->phase, .same = same};
+	ledger_init(&p->ledger);
+	for (uint32_t k = 0; k < c->i->member_count; k++)
+		if (!incident_is_culprit(c->i, c->j, &c->i->members[k]))
+			add_peer(&c->i->members[k], c->split, kind, p);
+	return &p->ledger;
 }
 
 /* Self time per step; if all ranks are slow, including waiting for others. */
@@ -337,15 +390,17 @@ static bool has_reference(const struct kind_ledgers *l)
 
 /* Adds the rank's own healthy steps and its peers' steps: those of the kind's phase, or those of
  * other phases. */
-static void add_references(const struct incident *i, const struct incident_judgement *j,
-			   const struct member *m, const struct coll_split *s, double lost_ns,
+static void add_references(struct incident_common *c, const struct member *m, double lost_ns,
 			   bool same, struct kind_ledgers *to)
 {
+	const struct ledger *peers =
+	    c->j->kind == FINDING_UNIFORM ? NULL : peers_of(c, &to->kind, same);
+
 	ledger_fini(&to->own);
 	ledger_fini(&to->peers);
-	add_healthy(j, m, s, lost_ns, same, to);
-	if (j->kind != FINDING_UNIFORM)
-		add_peers(i, j, s, same, to);
+	add_healthy(c->j, m, c->split, lost_ns, same, to);
+	if (peers)
+		ledger_add(&to->peers, peers, 1);
 }
 
 /* For a rank that hangs: compares the time in which its steps stand still with its earlier steps.
@@ -424,22 +479,21 @@ static uint32_t kinds_of(const struct excerpt *const *list, uint32_t count,
 
 /* Adds the slow steps of each kind; returns the number of kinds. If no view has a ledger, they come
  * from the most significant window. */
-static uint32_t add_slow(const struct incident *i, const struct incident_judgement *j,
-			 const struct member *m, bool flagged, const struct coll_split *s,
+static uint32_t add_slow(const struct incident_common *c, const struct member *m, bool flagged,
 			 struct kind_ledgers *of_kind)
 {
 	const struct excerpt *list[EXCERPTS];
-	const struct excerpt *one = incident_ledgers_excerpt(i, j, m);
+	const struct excerpt *one = incident_ledgers_excerpt(c->i, c->j, m);
 	uint32_t n = kinds_of(list, excerpts_of(m, !flagged, list), of_kind);
 	uint64_t steps = 0;
 
 	for (uint32_t k = 0; k < n; k++) {
 		if (flagged)
-			add_views(i, m, s, &of_kind[k]);
+			add_views(c->i, m, c->split, &of_kind[k]);
 		steps += of_kind[k].slow.steps;
 	}
 	for (uint32_t k = 0; k < n && !steps && one; k++)
-		add_kind(one, 1, s, &of_kind[k]);
+		add_kind(one, 1, c->split, &of_kind[k]);
 	return n;
 }
 
@@ -497,35 +551,33 @@ static bool choose(const struct incident_judgement *j, const struct kind_ledgers
 
 /* Compares each kind with steps of its phase (same) if there are enough, else with steps of other
  * phases. */
-static bool compare(const struct incident *i, const struct incident_judgement *j,
-		    const struct member *m, const struct coll_split *s, double lost_ns, bool same,
+static bool compare(struct incident_common *c, const struct member *m, double lost_ns, bool same,
 		    struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
 {
 	for (uint32_t k = 0; k < n; k++) {
 		if (!of_kind[k].slow.steps)
 			continue;
-		add_references(i, j, m, s, lost_ns, same, &of_kind[k]);
+		add_references(c, m, lost_ns, same, &of_kind[k]);
 		if (same && !has_reference(&of_kind[k]))
-			add_references(i, j, m, s, lost_ns, false, &of_kind[k]);
+			add_references(c, m, lost_ns, false, &of_kind[k]);
 	}
-	return choose(j, of_kind, n, lost_ns, out);
+	return choose(c->j, of_kind, n, lost_ns, out);
 }
 
 /* Steps of other phases may have other work. So they are the reference only if they show the loss
  * and the steps of the same phase do not: then only this rank has the phase, because it launches
  * other kernels. */
-static bool compare_best(const struct incident *i, const struct incident_judgement *j,
-			 const struct member *m, const struct coll_split *s, double lost_ns,
+static bool compare_best(struct incident_common *c, const struct member *m, double lost_ns,
 			 struct kind_ledgers *of_kind, uint32_t n, struct incident_ledgers *out)
 {
-	bool known = compare(i, j, m, s, lost_ns, true, of_kind, n, out);
+	bool known = compare(c, m, lost_ns, true, of_kind, n, out);
 	double enough_ns = thresholds.part.half * lost_ns;
 	struct incident_ledgers other;
 
-	if (!known || shown_by(j, &out->slow, &out->usual) >= enough_ns)
+	if (!known || shown_by(c->j, &out->slow, &out->usual) >= enough_ns)
 		return known;
-	if (compare(i, j, m, s, lost_ns, false, of_kind, n, &other) &&
-	    shown_by(j, &other.slow, &other.usual) >= enough_ns) {
+	if (compare(c, m, lost_ns, false, of_kind, n, &other) &&
+	    shown_by(c->j, &other.slow, &other.usual) >= enough_ns) {
 		incident_ledgers_close(out);
 		*out = other;
 	} else {
@@ -569,27 +621,30 @@ static bool as_slow_as_all(const struct step_times *all, struct incident_ledgers
 	return true;
 }
 
-bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
-			   const struct member *m, struct incident_ledgers *out)
+bool incident_ledgers_open(struct incident_common *c, const struct member *m,
+			   struct incident_ledgers *out)
 {
+	const struct incident_judgement *j = c ? c->j : NULL;
 	struct kind_ledgers of_kind[KINDS_MAX];
-	struct coll_split *split;
-	double lost_ns = incident_ledgers_lost_ns(i, j, m);
-	bool known, flagged = !incident_is_waited_for(j, m) &&
-			      incident_ledgers_excerpt(i, j, m) == m->excerpts.slow.excerpt;
-	struct slow_steps all = incident_fault_steps(i, m);
+	struct slow_steps all;
+	bool known, flagged;
+	double lost_ns;
 	uint32_t n;
 
-	*out = (struct incident_ledgers){.flagged = flagged};
+	*out = (struct incident_ledgers){.flagged = false};
+	if (!c)
+		return false;
+	lost_ns = incident_ledgers_lost_ns(c->i, j, m);
+	flagged = !incident_is_waited_for(j, m) &&
+		  incident_ledgers_excerpt(c->i, j, m) == m->excerpts.slow.excerpt;
+	all = incident_fault_steps(c->i, m);
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
 	/* a run that was slow from the beginning has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
-	split = split_of(i, j);
-	n = add_slow(i, j, m, flagged, split, of_kind);
-	known = compare_best(i, j, m, split, lost_ns, of_kind, n, out);
-	coll_split_close(split);
+	n = add_slow(c, m, flagged, of_kind);
+	known = compare_best(c, m, lost_ns, of_kind, n, out);
 	out->flagged = flagged;
 	out->period = common_period(of_kind, n);
 	same_work(j, lost_ns, out);

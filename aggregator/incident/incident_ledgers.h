@@ -36,8 +36,14 @@ double incident_ledgers_lost_ns(const struct incident *i, const struct incident_
  * reference shows) or of lost_ns (0: unknown). A reference that was as slow itself shows
  * nothing. */
 double incident_ledgers_enough_ns(double most_ns, double lost_ns);
+/* What the ledgers of an incident's ranks have in common. Borrows i and j, which must not change.
+ * NULL: no memory. */
+struct incident_common; /* opaque */
+struct incident_common *incident_common_open(const struct incident *i,
+					     const struct incident_judgement *j);
+void incident_common_close(struct incident_common *c); /* NULL is a no-op */
 /* For a hang, the "slow step" is the open interval, and usual may be empty. False: either side has
- * too few steps; *out is then empty. */
-bool incident_ledgers_open(const struct incident *i, const struct incident_judgement *j,
-			   const struct member *m, struct incident_ledgers *out);
+ * too few steps; *out is then empty. c NULL: false. */
+bool incident_ledgers_open(struct incident_common *c, const struct member *m,
+			   struct incident_ledgers *out);
 void incident_ledgers_close(struct incident_ledgers *b);

@@ -101,11 +101,14 @@ static json_t *both_json(struct incident_ledgers *b, struct ledger_row *rows,
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)
 {
 	const struct member *m = incident_member(i, rank);
+	struct incident_common *c = m ? incident_common_open(i, j) : NULL;
 	struct incident_ledgers b;
 	struct ledger_row *rows;
 	json_t *out = NULL;
+	bool known = incident_ledgers_open(c, m, &b);
 
-	if (!m || !incident_ledgers_open(i, j, m, &b))
+	incident_common_close(c);
+	if (!known)
 		return json_null();
 	rows = calloc(2 * ((size_t)b.slow.count + b.usual.count) + 1, sizeof(*rows));
 	if (rows)

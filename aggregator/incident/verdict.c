@@ -45,17 +45,18 @@ struct verdict_inputs {
 	    *own; /* the first suspect's healthy steps of the last minute; NULL: not known */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
+	struct incident_common *common;
 	struct incident_ledgers ledger[LIMIT_VERDICT_RANKS + VERDICTS_MAX];
 	uint32_t ledger_count;
 };
 
-static void add_ledger(struct verdict_inputs *with, const struct incident *i,
-		       const struct incident_judgement *j, const struct member *m,
-		       struct diagnosis_rank *out)
+static void add_ledger(struct verdict_inputs *with, const struct incident_judgement *j,
+		       const struct member *m, struct diagnosis_rank *out)
 {
 	struct incident_ledgers *l = &with->ledger[with->ledger_count];
 
-	if (with->ledger_count == ARRAY_LEN(with->ledger) || !incident_ledgers_open(i, j, m, l))
+	if (with->ledger_count == ARRAY_LEN(with->ledger) ||
+	    !incident_ledgers_open(with->common, m, l))
 		return;
 	with->ledger_count++;
 	out->ledger = &l->slow;
@@ -107,6 +108,8 @@ static void show(const struct member *m, const struct excerpt *p, struct diagnos
 	out->period = had.ledger ? had.period : out->period;
 	out->stuck = had.stuck;
 	out->lost_ns = had.lost_ns;
+	out->begin_unix_ns = had.begin_unix_ns;
+	out->end_unix_ns = had.end_unix_ns;
 }
 
 static void rank_list_add(struct rank_list *to, const struct member *m, const struct excerpt *p)
@@ -137,6 +140,20 @@ ORDER_BY(by_loss, const struct member *,
 ORDER_BY(by_latency, const struct member *,
 	 ORDER((*b)->steps.flagged_ns, (*a)->steps.flagged_ns) ?: ORDER((*a)->rank, (*b)->rank));
 
+static void set_time(const struct incident *i, const struct member *m, struct diagnosis_rank *out)
+{
+	uint64_t unused;
+	uint32_t count;
+	struct run *list = incident_fault_spells(i, m, &count);
+
+	out->begin_unix_ns = m->own.begin_unix_ns;
+	if (count) {
+		incident_run_time(list, &out->begin_unix_ns, &unused);
+		incident_run_time(&list[count - 1], &unused, &out->end_unix_ns);
+	}
+	free(list);
+}
+
 /* Adds a suspect. If it is always slow, it has the signals of the chosen window; other windows have
  * the signals of its worst steps. */
 static void suspect_add(struct rank_list *to, const struct incident *i,
@@ -152,6 +169,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	if (p != m->excerpts.slow.excerpt)
 		plain_view(m, p, false, &to->rank[at]);
 	to->rank[at].lost_ns = incident_ledgers_lost_ns(i, j, m);
+	set_time(i, m, &to->rank[at]);
 }
 
 /* The suspects are the culprits, worst first. If all ranks are slow and none is to blame: the ranks
@@ -295,27 +313,14 @@ static bool is_of_some(const struct incident_judgement *j)
 	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
 }
 
-static uint64_t begin_of(const struct incident *i, const struct member *m)
-{
-	uint32_t count;
-	struct run *list = incident_fault_spells(i, m, &count);
-	uint64_t begin = m->own.begin_unix_ns, end;
-
-	if (count)
-		incident_run_time(list, &begin, &end);
-	free(list);
-	return begin;
-}
-
-static void conclude(const struct incident *i, const struct incident_judgement *j,
-		     const struct diagnosis_input *in, const struct rank_list *who,
-		     struct verdict *v)
+static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
+		     const struct rank_list *who, struct verdict *v)
 {
 	diagnosis_make(in, &v->diagnosis);
 	v->rank_count = 0;
 	v->begin_unix_ns = 0;
 	for (uint32_t k = 0; k < who->count; k++) {
-		uint64_t begin = begin_of(i, who->member[k]);
+		uint64_t begin = who->rank[k].begin_unix_ns;
 
 		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
 			v->begin_unix_ns = begin;
@@ -467,7 +472,7 @@ static void judge_part(const struct verdict_inputs *with, const struct incident_
 
 	before_of(with, j, who, &before);
 	in = input_of(j, who, &with->peers, &before);
-	conclude(with->incident, j, &in, who, v);
+	conclude(j, &in, who, v);
 }
 
 /* Adds a suspect, with the data that its sketch added. */
@@ -588,18 +593,22 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 			part_add(with, k);
 }
 
-/* Suspects that only waited look slow by their own figures. */
-static void add_who_waits(struct verdict_inputs *with, const uint32_t *group, struct diagnosis *d)
+/* Suspects that only waited for a rank of the group look slow by their own figures. */
+static void add_who_waits(struct verdict_inputs *with, const uint32_t *group,
+			  const struct diagnosis_wait *waits, uint32_t g, struct diagnosis *d)
 {
 	struct finding_line line = {.layer = LAYER_UNKNOWN, .rank = FINDING_NO_RANK};
 	const char *whom = with->part.count > 1 ? "them" : "it";
 	char who[96], most[TEXT_DURATION_BYTES];
 
-	part_of_group(with, group, DIAGNOSIS_WAITS, UINT32_MAX);
+	with->part.count = 0;
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (group[k] == DIAGNOSIS_WAITS && group[waits[k].whom] == g) {
+			part_add(with, k);
+			line.effect_ns = fmax(line.effect_ns, waits[k].ns);
+		}
 	if (!with->part.count)
 		return;
-	for (uint32_t k = 0; k < with->part.count; k++)
-		line.effect_ns = fmax(line.effect_ns, with->part.rank[k].lost_ns);
 	diagnosis_ranks_text(with->part.rank, with->part.count, who, sizeof(who));
 	snprintf(line.text, sizeof(line.text), "%s only wait%s for %s on the CPU: %s per step", who,
 		 with->part.count > 1 ? "" : "s", whom, text_duration(line.effect_ns, most));
@@ -613,6 +622,7 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 {
 	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1,
 		 n = 0;
+	struct diagnosis_wait waits[LIMIT_VERDICT_RANKS];
 	struct part part[LIMIT_VERDICT_RANKS];
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
@@ -620,7 +630,7 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 	before_of(with, j, &with->all, &before);
 	in = input_of(j, &with->all, &with->peers, &before);
 	if (j->kind == FINDING_SLOW_RANK && with->all.count > 1)
-		groups = diagnosis_split(&in, group, shows);
+		groups = diagnosis_split(&in, group, shows, waits);
 	groups = costliest(with, i, j, group, groups, part);
 	for (uint32_t g = 1; g < groups; g++) {
 		if (n + 1 < VERDICTS_MAX) {
@@ -628,6 +638,7 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 			judge_part(with, j, &with->part, &out[n + 1]);
 			if (has_cause(&out[n + 1].diagnosis)) {
 				n++;
+				add_who_waits(with, group, waits, part[g].group, &out[n].diagnosis);
 				continue;
 			}
 		}
@@ -637,8 +648,29 @@ static uint32_t by_cause(struct verdict_inputs *with, const struct incident *i,
 	}
 	part_of_group(with, group, part[0].group, shows[part[0].group]);
 	judge_part(with, j, &with->part, &out[0]);
-	add_who_waits(with, group, &out[0].diagnosis);
+	add_who_waits(with, group, waits, part[0].group, &out[0].diagnosis);
 	return n + 1;
+}
+
+/* Whether the rank only waits for one of the verdicts' first ranks. with->part: the rank. */
+static bool waits_for_one(struct verdict_inputs *with, const struct incident_judgement *j,
+			  const struct verdict *v, uint32_t n)
+{
+	uint32_t group[VERDICTS_MAX + 1], shows[VERDICTS_MAX + 1];
+	struct diagnosis_wait waits[VERDICTS_MAX + 1];
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(with, j, &with->part, &before);
+	for (uint32_t k = 0; k < with->all.count; k++)
+		for (uint32_t q = 0; q < n; q++)
+			if (v[q].rank_count && v[q].ranks[0] == with->all.rank[k].rank &&
+			    with->part.count < ARRAY_LEN(group))
+				part_add(with, k);
+	in = input_of(j, &with->part, &with->peers, &before);
+	diagnosis_split(&in, group, shows, waits);
+	with->part.count = 1;
+	return group[0] == DIAGNOSIS_WAITS;
 }
 
 /* Adds further, cheaper faults. The rank of such a fault lost self time, more than a transient and
@@ -658,7 +690,10 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		with->part.count = 0;
 		rank_list_add(&with->part, m, m->excerpts.slow.excerpt);
 		choose_view(with, j, m, &with->part.rank[0]);
-		add_ledger(with, i, j, m, &with->part.rank[0]);
+		add_ledger(with, j, m, &with->part.rank[0]);
+		set_time(i, m, &with->part.rank[0]);
+		if (waits_for_one(with, j, out, n))
+			continue;
 		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
@@ -772,8 +807,9 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 		if (incident_ledgers_excerpt(i, j, with->all.member[k]) ==
 		    with->all.member[k]->excerpts.slow.excerpt)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
+	with->common = incident_common_open(i, j);
 	for (uint32_t k = 0; k < with->all.count; k++)
-		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);
+		add_ledger(with, j, with->all.member[k], &with->all.rank[k]);
 	n = by_cause(with, i, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
@@ -784,6 +820,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	verdict_sketch_fini(&with->sketches);
 	for (uint32_t k = 0; k < with->ledger_count; k++)
 		incident_ledgers_close(&with->ledger[k]);
+	incident_common_close(with->common);
 	free((void *)with->group.function);
 	free(with);
 	return n;

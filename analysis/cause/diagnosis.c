@@ -629,32 +629,9 @@ static bool is_given(enum finding_cause c)
 struct alone {
 	double ns[CAUSE_COUNT];
 	enum finding_cause most;
-	double late_ns, waits_ns; /* its excess: without waits_ns; in waits that others end */
-	bool waits;		  /* only for another suspect */
+	double excess_ns, waits_ns, late_ns; /* as in diagnosis_view */
+	bool waits;			     /* only for another suspect */
 };
-
-/* Whether a process that is not the rank's own ends the wait. A sleep ends by itself; a thread that
- * sleeps more often than usual polls. */
-static bool is_ended_by_others(const struct ledger_row *r)
-{
-	if (r->kind != LEDGER_BLOCKED)
-		return false;
-	if (r->what == LEDGER_SLEEP)
-		return r->slow_count - r->reference_count >= thresholds.count.few;
-	return r->what == LEDGER_FILE_LOCK || r->what == LEDGER_PIPE_READ ||
-	       r->what == LEDGER_LOCAL_SOCKET || r->what == LEDGER_SOCKET ||
-	       r->what == LEDGER_HOST_COLLECTIVE || r->what == LEDGER_PROCESS;
-}
-
-static double waits_ns(const struct diagnosis_view *v)
-{
-	double ns = 0;
-
-	for (uint32_t i = 0; i < v->row_count; i++)
-		if (is_ended_by_others(&v->row[i]))
-			ns += v->row[i].excess_ns;
-	return fmax(ns, 0);
-}
 
 static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
 			  struct diagnosis *scratch, struct alone *out)
@@ -664,19 +641,57 @@ static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct d
 	for (int c = 0; c < CAUSE_COUNT; c++)
 		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
 	out->most = cause_alone(v);
-	out->waits_ns = waits_ns(v);
-	out->late_ns = out->most == CAUSE_UNKNOWN ? 0 : v->excess_ns - out->waits_ns;
+	out->excess_ns = v->excess_ns;
+	out->waits_ns = v->waits_ns;
+	out->late_ns = v->late_ns;
+	out->waits = false;
 	examine_done(v);
 }
 
-/* The ledger of one rank does not show whom it waits for on the CPU. A suspect that lost its time in
- * such waits only waited for another suspect, if that one is late by most of this time. */
-static void find_waits(struct alone *a, uint32_t count)
+/* Whether most of the time in which rank a was slow is part of the time in which b was. */
+static bool is_slow_with(const struct diagnosis_rank *a, const struct diagnosis_rank *b)
 {
-	for (uint32_t i = 0; i < count; i++)
-		for (uint32_t k = 0;
-		     k < count && a[i].late_ns < thresholds.part.half * a[i].waits_ns; k++)
-			a[i].waits |= a[k].late_ns >= thresholds.part.most * a[i].waits_ns;
+	double margin = thresholds.time.lasting_ns,
+	       begin = fmax((double)a->begin_unix_ns, (double)b->begin_unix_ns - margin),
+	       end = fmin((double)a->end_unix_ns, (double)b->end_unix_ns + margin);
+
+	if (!a->end_unix_ns || !b->end_unix_ns)
+		return true;
+	return end >= begin &&
+	       end - begin >= thresholds.part.half * (double)(a->end_unix_ns - a->begin_unix_ns);
+}
+
+/* How much of the suspect's waits another one explains, which is late meanwhile and does not wait as
+ * long itself. */
+static double explained_waits(const struct diagnosis_input *in, const struct alone *a, uint32_t i,
+			      uint32_t by)
+{
+	return is_slow_with(&in->suspect[i], &in->suspect[by])
+		   ? fmin(a[by].late_ns, a[i].waits_ns - a[by].waits_ns)
+		   : 0;
+}
+
+/* The ledger of one rank does not show whom it waits for on the CPU. A suspect that lost little but
+ * such waits only waited for another suspect, if that one explains most of them. */
+static void find_waits(const struct diagnosis_input *in, struct alone *a,
+		       struct diagnosis_wait *out)
+{
+	for (uint32_t i = 0; i < in->suspect_count; i++) {
+		double most_ns = thresholds.part.most * a[i].waits_ns;
+
+		out[i] = (struct diagnosis_wait){.ns = a[i].waits_ns};
+		if (a[i].excess_ns - a[i].waits_ns >= thresholds.part.half * a[i].waits_ns)
+			continue;
+		for (uint32_t k = 0; k < in->suspect_count; k++) {
+			double ns = explained_waits(in, a, i, k);
+
+			if (k == i || ns < most_ns || !(ns > 0))
+				continue;
+			most_ns = ns;
+			out[i].whom = k;
+			a[i].waits = true;
+		}
+	}
 }
 
 /* Whether the cause explains at least half of what the suspect's own verdict explains. */
@@ -897,7 +912,8 @@ static uint32_t number_causes(const struct alone *a, uint32_t count, const bool 
 	return n;
 }
 
-uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows)
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows,
+			 struct diagnosis_wait *waits)
 {
 	struct diagnosis_view *v = malloc(sizeof(*v));
 	struct diagnosis *scratch = malloc(sizeof(*scratch));
@@ -910,7 +926,7 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint
 	if (v && scratch && a) {
 		for (uint32_t i = 0; i < in->suspect_count; i++)
 			examine_alone(in, i, v, scratch, &a[i]);
-		find_waits(a, in->suspect_count);
+		find_waits(in, a, waits);
 		for (uint32_t i = 0; i < in->suspect_count; i++)
 			left[a[i].most] |= !a[i].waits;
 		minimise_causes(a, in->suspect_count, left);

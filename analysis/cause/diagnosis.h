@@ -48,7 +48,8 @@ struct diagnosis_group {
 struct diagnosis_rank {
 	int32_t rank;
 	const char *node;
-	uint32_t steps; /* 0: only signals or settings are known */
+	uint64_t begin_unix_ns, end_unix_ns; /* when it was slow, as a suspect; 0: not known */
+	uint32_t steps;			     /* 0: only signals or settings are known */
 	/* its steps are of a kind that recurs after this many (kinds.h); 0: of the usual one, or of
 	 * several */
 	uint32_t period;
@@ -115,12 +116,18 @@ void diagnosis_ranks_text(const struct diagnosis_rank *rank, uint32_t count, cha
 			  size_t bytes);
 /* The group of a suspect that only waits for another one, on the CPU. */
 #define DIAGNOSIS_WAITS UINT32_MAX
+/* Whom such a suspect waits for (its number), and how long per step. */
+struct diagnosis_wait {
+	uint32_t whom;
+	double ns;
+};
 /* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own verdict.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.
  * shows[g]: the suspect that shows the cause of group g best, to be the first one in
- * diagnosis_make. Returns the number of groups. Both need room for suspect_count entries, and at
+ * diagnosis_make. Returns the number of groups. All need room for suspect_count entries, and at
  * least one. */
-uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows);
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows,
+			 struct diagnosis_wait *waits);
 
 /* The causes for which a signal of this name and subject is evidence, one bit each; 0: none. */
 uint64_t diagnosis_signal_causes(const char *name, const char *subject);

@@ -348,6 +348,30 @@ static void move_waits(struct sum *sums)
 	}
 }
 
+/* Whether a process that is not the rank's own ends these waits. A sleep ends by itself, but a thread
+ * that sleeps more often than usual polls. */
+static bool waits_for_others(const struct pattern *p, const struct sum *sum)
+{
+	if (p->kind != LEDGER_BLOCKED)
+		return false;
+	if (p->first == LEDGER_SLEEP)
+		return sum->slow_count - sum->reference_count >= thresholds.count.few;
+	return p->first == LEDGER_FILE_LOCK || p->first == LEDGER_PIPE_READ ||
+	       p->first == LEDGER_LOCAL_SOCKET || p->first == LEDGER_PROCESS ||
+	       p->first == LEDGER_SOCKET;
+}
+
+/* left: what no candidate explains. */
+static void add_waits(struct diagnosis_view *v, const struct pattern *p, const struct sum *sum,
+		      double left)
+{
+	if (p->kind == LEDGER_UNOBSERVED)
+		return;
+	left = waits_for_others(p, sum) ? left : 0;
+	v->waits_ns += left;
+	v->late_ns += sum->excess_ns - left;
+}
+
 static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum,
 			   double *spent, struct share *shares)
 {
@@ -363,6 +387,7 @@ static void divide_account(struct diagnosis_view *v, uint32_t k, const struct su
 		left -= ns;
 		credit(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum, sure[c->cause]);
 	}
+	add_waits(v, p, sum, left);
 	if (p->kind ==
 	    LEDGER_UNOBSERVED) /* whether the host was late in the hidden part is unknown too */
 		left = fmax(left - v->hidden_ns, 0);

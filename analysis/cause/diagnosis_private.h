@@ -76,6 +76,9 @@ struct diagnosis_view {
 	struct diagnosis_kind kind[LEDGER_KINDS];
 	bool has_ledger;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
+	/* Parts of it: waits that another process ends and that nothing else explains; what else was
+	 * seen. */
+	double waits_ns, late_ns;
 	double hidden_ns; /* the part of it that was lost but that the reference hides */
 	/* parts of it; host_ns is a whole step if there is no reference */
 	double compute_ns, host_ns;

@@ -250,7 +250,8 @@ enum ledger_what wait_class_ended(const struct stack_batch *b, const struct stac
 	}
 	if (waker == STACK_WAKER_TIMER)
 		return loop ? LEDGER_SLEEP : what;
-	if (waker & STACK_WAKER_CHILD && (open || what == LEDGER_PIPE_WRITE))
+	if (waker & STACK_WAKER_CHILD && (open || what == LEDGER_PIPE_READ ||
+					  what == LEDGER_PIPE_WRITE || what == LEDGER_LOCAL_SOCKET))
 		return LEDGER_CHILD;
 	if (!open)
 		return what;

@@ -1409,6 +1409,7 @@ static void separates_two_faults_at_once(void **unused)
 				     .peer = peers,
 				     .peer_count = PEERS};
 	uint32_t group[2], shows[2];
+	struct diagnosis_wait waits[2];
 
 	build(&w);
 	os_softirq(&w);
@@ -1417,7 +1418,7 @@ static void separates_two_faults_at_once(void **unused)
 	suspects[1] = w.second.r;
 	for (int i = 0; i < PEERS; i++)
 		peers[i] = w.peer[i].r;
-	assert_int_equal(diagnosis_split(&in, group, shows), 2);
+	assert_int_equal(diagnosis_split(&in, group, shows, waits), 2);
 	assert_int_equal(group[0], 0);
 	assert_int_equal(group[1], 1);
 	in.suspect = &suspects[1];
@@ -1433,7 +1434,7 @@ static void separates_two_faults_at_once(void **unused)
 	suspects[1] = w.second.r;
 	in.suspect = suspects;
 	in.suspect_count = 2;
-	assert_int_equal(diagnosis_split(&in, group, shows), 1);
+	assert_int_equal(diagnosis_split(&in, group, shows, waits), 1);
 	diagnosis_make(&in, &out);
 	assert_non_null(strstr(out.summary, "ranks 5 and 2 are slow"));
 	assert_non_null(strstr(out.summary, "in place of their launch threads python3"));

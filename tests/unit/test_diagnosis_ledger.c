@@ -1138,6 +1138,7 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		struct diagnosis_input in = {
 		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 2};
 		uint32_t group[2], shows[2];
+		struct diagnosis_wait waits[2];
 
 		for (int k = 0; k < 2; k++) {
 			runs_and_waits(&w[k], cases[i].runs_ms[k], cases[i].waits_ms[k]);
@@ -1145,7 +1146,7 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 			who[k].rank = 5 + k;
 		}
 		who[0].lost_ns = cases[i].lost_ms * (double)MS;
-		assert_int_equal(diagnosis_split(&in, group, shows), cases[i].groups);
+		assert_int_equal(diagnosis_split(&in, group, shows, waits), cases[i].groups);
 		assert_int_equal(group[0], 0);
 		assert_int_equal(group[1], cases[i].groups - 1);
 		assert_int_equal(shows[0], cases[i].shows);
@@ -1203,13 +1204,14 @@ static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 	struct diagnosis_rank who[4];
 	struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 4};
 	uint32_t group[4], shows[4];
+	struct diagnosis_wait waits[4];
 
 	for (int k = 0; k < 4; k++) {
 		runs_and_waits(&w[k], k ? 0 : 29, k ? 30 : 18);
 		who[k] = w[k].rank;
 		who[k].rank = k;
 	}
-	assert_int_equal(diagnosis_split(&in, group, shows), 2);
+	assert_int_equal(diagnosis_split(&in, group, shows, waits), 2);
 	assert_int_equal(group[0], 0);
 	for (int k = 1; k < 4; k++)
 		assert_int_equal(group[k], 1);
@@ -1217,25 +1219,63 @@ static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 		end(&w[k]);
 }
 
+/* What grew on a rank; in the healthy steps each account takes 40 ms. */
+struct grew {
+	enum ledger_kind kind;
+	enum ledger_what what;
+	double ms, waits;
+};
+#define RUNS(ms)                                                                                   \
+	{                                                                                          \
+		LEDGER_RUNNING, LEDGER_PYTHON, ms, 0                                               \
+	}
+#define AT(what, ms)                                                                               \
+	{                                                                                          \
+		LEDGER_BLOCKED, LEDGER_##what, ms, 0                                               \
+	}
+#define POLLS(ms)                                                                                  \
+	{                                                                                          \
+		LEDGER_BLOCKED, LEDGER_SLEEP, ms, 9                                                \
+	}
+#define UNOBSERVED(ms)                                                                             \
+	{                                                                                          \
+		LEDGER_UNOBSERVED, LEDGER_NONE, ms, 0                                              \
+	}
+
+/* first: rank 0. others: ranks 1 and 2, from later_s on, which only wait or not. */
 static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 {
 	static const struct {
-		double runs_ms, waits_ms; /* of the first rank, longer */
-		double others_ms;	  /* how much longer the other two wait */
-		enum ledger_what what;	  /* in what, and how often in a slow step; usually once */
-		double count;
-		uint32_t groups, others;
+		struct grew first[2], others[2];
+		bool only_wait;
+		uint32_t groups;
+		double hidden_ms; /* of the others, beside what grew */
+		double later_s;
 	} cases[] = {
-	    {25, 5, 30, LEDGER_HOST_COLLECTIVE, 1, 1, DIAGNOSIS_WAITS},
-	    {25, 5, 30, LEDGER_SOCKET, 1, 1, DIAGNOSIS_WAITS},
-	    {25, 5, 30, LEDGER_FILE_LOCK, 1, 1, DIAGNOSIS_WAITS},
-	    {25, 0, 30, LEDGER_SLEEP, 10, 1, DIAGNOSIS_WAITS}, /* polls */
-	    {25, 0, 30, LEDGER_SLEEP, 1, 2, 1},		       /* sleeps for longer */
-	    {25, 0, 30, LEDGER_CHILD, 1, 2, 1},		       /* its own process */
-	    {10, 0, 30, LEDGER_HOST_COLLECTIVE, 1, 2, 1},
-	    {25, 0, 60, LEDGER_SLEEP, 10, 2, 1}, /* for longer than the first one is late */
-	    {0, 30, 30, LEDGER_HOST_COLLECTIVE, 1, 1, 0},
-	    {10, 20, 30, LEDGER_HOST_COLLECTIVE, 1, 1, 0},
+	    {{RUNS(25), AT(HOST_COLLECTIVE, 5)}, {AT(HOST_COLLECTIVE, 30)}, true, 1, 0, 0},
+	    {{RUNS(25)}, {AT(SOCKET, 30)}, true, 1, 0, 0},
+	    {{RUNS(25)}, {AT(POLL, 30)}, true, 1, 0, 0},
+	    {{RUNS(25)}, {AT(FILE_LOCK, 30)}, true, 1, 0, 0},
+	    {{RUNS(25)}, {POLLS(30)}, true, 1, 0, 0},
+	    {{RUNS(25)}, {AT(SOCKET, 30)}, true, 1, 0, 12},
+	    /* a longer sleep, and its own process */
+	    {{RUNS(25)}, {AT(SLEEP, 30)}, false, 2, 0, 0},
+	    {{RUNS(25)}, {AT(CHILD, 30)}, false, 2, 0, 0},
+	    /* longer than the first one is late */
+	    {{RUNS(10)}, {AT(HOST_COLLECTIVE, 30)}, false, 2, 0, 0},
+	    {{RUNS(25)}, {POLLS(60)}, false, 2, 0, 0},
+	    /* at another time */
+	    {{RUNS(25)}, {AT(SOCKET, 30)}, false, 2, 0, 30},
+	    /* the first one waits as long, or has less of another wait */
+	    {{AT(HOST_COLLECTIVE, 30)}, {AT(HOST_COLLECTIVE, 30)}, false, 1, 0, 0},
+	    {{RUNS(10), AT(SOCKET, 20)}, {AT(SOCKET, 30)}, false, 1, 0, 0},
+	    {{RUNS(31), AT(SOCKET, 30)}, {AT(SOCKET, 30)}, false, 1, 0, 0},
+	    {{AT(SOCKET, 30), AT(PIPE_READ, -30)}, {AT(SOCKET, 30)}, false, 1, 0, 0},
+	    /* what the first one did was not seen */
+	    {{UNOBSERVED(30)}, {AT(SOCKET, 30)}, false, 2, 0, 0},
+	    /* the others lost more than they waited */
+	    {{RUNS(25)}, {AT(SOCKET, 30), UNOBSERVED(20)}, false, 2, 0, 0},
+	    {{RUNS(25)}, {AT(SOCKET, 10)}, false, 2, 90, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -1244,24 +1284,29 @@ static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 		struct diagnosis_input in = {
 		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 3};
 		uint32_t group[3], shows[3];
+		struct diagnosis_wait waits[3];
 
 		for (int k = 0; k < 3; k++) {
-			double runs_ms = k ? 0 : cases[i].runs_ms,
-			       waits_ms = k ? cases[i].others_ms : cases[i].waits_ms;
+			const struct grew *g = k ? cases[i].others : cases[i].first;
 
 			begin(&w[k]);
-			both(&w[k], LEDGER_RUNNING, LEDGER_PYTHON, "step (train.py)", 0, runs_ms, 0,
-			     0);
-			both(&w[k], LEDGER_BLOCKED, cases[i].what, "all_reduce (comm.py)", 1,
-			     1 + waits_ms, 1, k ? (int)cases[i].count : 1);
+			for (int n = 0; n < 2; n++)
+				both(&w[k], g[n].kind, g[n].what, "call (t.py)", 40, 40 + g[n].ms,
+				     1, 1 + (uint64_t)g[n].waits);
 			judge_all(&w[k], 1);
 			who[k] = w[k].rank;
 			who[k].rank = k;
+			who[k].lost_ns = k ? cases[i].hidden_ms * (double)MS : 0;
+			who[k].begin_unix_ns = (uint64_t)((100 + (k ? cases[i].later_s : 0)) * 1e9);
+			who[k].end_unix_ns = who[k].begin_unix_ns + 20000 * MS;
 		}
-		assert_int_equal(diagnosis_split(&in, group, shows), cases[i].groups);
+		assert_int_equal(diagnosis_split(&in, group, shows, waits), cases[i].groups);
 		assert_int_equal(group[0], 0);
-		assert_int_equal(group[1], cases[i].others);
-		assert_int_equal(group[2], cases[i].others);
+		for (int k = 1; k < 3; k++) {
+			assert_int_equal(group[k] == DIAGNOSIS_WAITS, cases[i].only_wait);
+			if (cases[i].only_wait)
+				assert_int_equal(waits[k].whom, 0);
+		}
 		for (int k = 0; k < 3; k++)
 			end(&w[k]);
 	}

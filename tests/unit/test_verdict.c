@@ -40,6 +40,7 @@ static uint32_t set_count(const struct incident_set *s, bool open_only)
 
 static struct incident_set *set;
 static uint32_t next_id, world;
+static double at_s; /* begin of some windows */
 
 static int open_set(uint64_t reporter, uint64_t excerpt_bytes)
 {
@@ -56,6 +57,7 @@ static int setup(void **unused)
 {
 	next_id = 0;
 	world = 8;
+	at_s = 1;
 	return open_set(0, 0);
 }
 
@@ -784,7 +786,7 @@ static struct incident_change slow_kernel(int rank, double slow_ms)
 {
 	static struct made m;
 
-	make(&m, rank, WINDOW_SELF, 1, slow_ms);
+	make(&m, rank, WINDOW_SELF, at_s, slow_ms);
 	slow_gemm(&m, 1 + slow_ms / 40);
 	return send(&m);
 }
@@ -1211,7 +1213,7 @@ static struct incident_change at_socket(int rank, uint32_t reason, double slow_m
 	struct stack_batch *b = &m.w.stacks;
 	uint32_t pid = 100 + (uint32_t)rank, stack;
 
-	make(&m, rank, reason, 1, slow_ms);
+	make(&m, rank, reason, at_s, slow_ms);
 	struct stack_frame f[2] = {
 	    {.kind = STACK_FRAME_KERNEL, .object = text_in(b, "tcp_recvmsg")},
 	    {.kind = STACK_FRAME_PYTHON,
@@ -1305,6 +1307,57 @@ static void who_waits_on_the_cpu_for_a_late_rank_is_not_slow(void **unused)
 						 : " only wait for it on the CPU: "));
 		json_decref(j);
 	}
+}
+
+/* Ranks 1 to 3 wait for a server; later, rank 6 has a slow kernel. */
+static void who_waited_at_another_time_is_slow(void **unused)
+{
+	json_t *j, *v;
+	size_t k;
+
+	for (at_s = 1; at_s < 20; at_s += 3)
+		for (int rank = 1; rank < 4; rank++)
+			at_socket(rank, WINDOW_SELF, 240, 0);
+	for (; at_s < 60; at_s += 3)
+		slow_kernel(6, 240);
+	j = json_of(slow_kernel(6, 240));
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	json_array_foreach (json_object_get(j, "diagnoses"), k, v)
+		assert_false(is_said(v, "only wait"));
+	json_decref(j);
+}
+
+/* Rank 3 waits less than rank 2, as little as counts for a second fault. */
+static void who_waits_little_for_a_late_rank_is_no_second_fault(void **unused)
+{
+	json_t *j;
+
+	for (; at_s < 60; at_s += 10) {
+		slow_kernel(6, 400);
+		at_socket(2, WINDOW_SELF, 400, 0);
+		at_socket(3, WINDOW_SELF, 60, 0);
+	}
+	j = json_of(slow_kernel(6, 400));
+	assert_string_equal(ranks_of(j), "6");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	json_decref(j);
+}
+
+/* Rank 1 waits for rank 6, and both cost less than rank 3's own wait. */
+static void who_waits_is_said_of_the_rank_that_is_late(void **unused)
+{
+	json_t *j, *v;
+	size_t k;
+
+	at_socket(3, WINDOW_SELF, 900, 0);
+	at_socket(1, WINDOW_SELF, 320, 0);
+	j = json_of(slow_kernel(6, 300));
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	json_array_foreach (json_object_get(j, "diagnoses"), k, v)
+		assert_int_equal(
+		    is_said(v, "rank 1 only waits for it"),
+		    json_integer_value(json_array_get(json_object_get(v, "ranks"), 0)) == 6);
+	json_decref(j);
 }
 
 /* Each of 14 ranks that wait lost more than the late one. */
@@ -3525,6 +3578,9 @@ static const struct CMUnitTest tests[] = {
     CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
     CASE(ranks_that_wait_for_each_other_on_the_cpu_are_all_slow),
     CASE(who_waits_on_the_cpu_for_a_late_rank_is_not_slow),
+    CASE(who_waited_at_another_time_is_slow),
+    CASE(who_waits_little_for_a_late_rank_is_no_second_fault),
+    CASE(who_waits_is_said_of_the_rank_that_is_late),
     CASE(of_many_who_wait_on_the_cpu_none_is_slow),
     CASE(collectives_are_divided_once_all_ranks_are_known),
     CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
