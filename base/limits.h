@@ -128,9 +128,9 @@
 #define LIMIT_WIRE_MESSAGE_BYTES (8u << 20)
 /* How far a hostile 8 MiB of zstd may unpack. */
 #define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
-/* Bytes that a reader may unpack and fill: the first number per byte of a message, plus the second
- * once per message. Windows of training jobs need 40 per byte (96 bytes of memory for 2.7 packed).
- * A writer pads a denser window. */
+/* Bytes that a reader may unpack and fill for a message: WORK_BYTES, and WORK_PER_BYTE for each byte
+ * of the message. Windows of training jobs need 40 per byte (96 bytes of memory for 2.7 packed). A
+ * writer pads a denser window. */
 #define LIMIT_WIRE_WORK_PER_BYTE 256u
 #define LIMIT_WIRE_WORK_BYTES	 (1u << 20)
 #define LIMIT_WINDOW_RECORDS	 1000000u

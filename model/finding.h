@@ -57,7 +57,7 @@ struct finding {
 	uint64_t first_step, last_step; /* in the job's common numbering; inclusive */
 	/* excess self time of the median step, relative to the peers'; 0.1: 10% */
 	double excess;
-	double effect_ns;  /* the same, per step */
+	double effect_ns;  /* the excess in ns per step */
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */
 	/* The rest is about requests. count: how many missed the objective in this way. period_ns:
@@ -101,8 +101,8 @@ enum finding_cause finding_cause_find(const char *id);
 enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
 bool finding_names(const struct finding *f, int32_t rank);
-/* What the rank loses per step, ns: by the evidence about it; without such evidence, as much as the
- * worst rank. */
+/* How many ns the rank loses per step. If no evidence is about this rank, it counts as losing as much
+ * as the worst rank. */
 double finding_effect_of(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one with the least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt,

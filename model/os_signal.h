@@ -19,12 +19,12 @@
 struct os_signal {
 	char name[OS_SIGNAL_NAME_BYTES]; /* from the table of this version or of another one */
 	char subject[OS_SIGNAL_SUBJECT_BYTES]; /* the thing that it is about; "": the rank */
-	char unit[OS_SIGNAL_UNIT_BYTES];       /* of value and usual: "ms/s", "1/s", "ms", ... */
+	char unit[OS_SIGNAL_UNIT_BYTES];       /* unit of value and usual: "ms/s", "1/s", ... */
 	double value;			       /* mean over the window */
 	double usual;			       /* mean before the window; negative: unknown */
-	double weight_ms; /* per step, of the rank's threads' time; 0 if meaningless */
+	double weight_ms; /* ms of the rank's threads' time per step; 0 if meaningless */
 	uint32_t flags;	  /* OS_SIGNAL_* */
-	uint32_t cpu;	  /* for an interrupt: its CPU + 1; 0: unknown */
+	uint32_t cpu;	  /* the CPU of an interrupt, plus 1; 0: unknown */
 };
 
 enum os_signal_kind {

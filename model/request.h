@@ -39,7 +39,7 @@ uint64_t request_hash(const char *id, bool base);
 /* A step of an engine, as one request sees it. */
 struct request_step {
 	uint64_t begin_ns, end_ns;
-	uint32_t tokens; /* of the request */
+	uint32_t tokens; /* tokens of this request in the step */
 	/* step_tokens: of all requests in the step; batch: number of these requests */
 	uint32_t step_tokens, batch;
 };

@@ -34,7 +34,7 @@ struct step {
 	uint64_t index;		   /* counts this process's steps from 0 */
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns,
-	    device_end_ns; /* first kernel's start, last kernel's end; 0 none */
+	    device_end_ns; /* when its first kernel began and its last one ended; 0: no kernel */
 	/* automatic steps: device_latency_ns if known; else end_ns - begin_ns */
 	uint64_t latency_ns;
 	uint64_t self_ns;    /* device_latency_ns, or else latency_ns, minus exposed communication:
@@ -76,7 +76,7 @@ struct step_kernel {
 	uint64_t total_ns;
 	uint64_t max_ns;
 	uint16_t kind; /* enum record_kind */
-	uint16_t func; /* COLL_KERNEL */
+	uint16_t func; /* enum record_coll; only for RECORD_COLL_KERNEL */
 	uint32_t reserved;
 };
 #define STEP_KERNELS_MAX 192 /* names stored per step, by time; the others add up under name 0 */
@@ -98,7 +98,7 @@ struct kinds_row {
 	uint64_t count;	 /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
 	double steps;			/* per occurrence, mean */
-	/* mean per occurrence: the extra time; of a kind by work, the whole time */
+	/* mean time of an occurrence: by work, all of its time; by place, its extra time */
 	double cost_ns;
 	double share;		      /* share of the time of all judged steps */
 	double launches, collectives; /* only of a kind by work: mean per step */

@@ -78,8 +78,8 @@ const char *window_reason_title(const char *name); /* "slow itself", ...; no suc
 
 struct window_step {
 	struct step step;
-	double expected_ns;	 /* latency, by the roofline; 0 unknown */
-	double expected_self_ns; /* self time */
+	double expected_ns;	 /* latency that the roofline expects; 0: unknown */
+	double expected_self_ns; /* self time that it expects; 0: unknown */
 	double excess, self_excess;
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
 	/* kind: the kind of steps that the step is compared with (kinds.h); period: after how many
@@ -177,7 +177,7 @@ uint32_t window_step_at(const struct window *w, uint64_t t);
 #define BEAT_GROUP_STEPS_MAX (1u << 20)
 struct beat_group {
 	uint64_t first_step;
-	uint64_t end_ns; /* of its last step */
+	uint64_t end_ns; /* end of its last step */
 	uint32_t count;
 	uint32_t used;	  /* steps behind the figures: complete, without a host stall */
 	uint32_t flagged; /* used steps that the roofline flagged */
@@ -196,8 +196,9 @@ struct beat_group {
 struct beat_coll {
 	uint64_t comm;
 	uint32_t func, seq;
-	uint64_t step; /* of this rank: the step that was open at the call; UINT64_MAX: unknown */
-	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0: not seen */
+	uint64_t step; /* the rank's step that was open at the call; UINT64_MAX: unknown */
+	/* call_ns: the host's call; begin_ns, end_ns: the kernel; 0: not seen */
+	uint64_t call_ns, begin_ns, end_ns;
 };
 
 /* A communicator of the rank, and the last collective that the rank entered. Used to find roles and
@@ -232,12 +233,12 @@ struct request_job;
 struct beat_rank {
 	struct wire_rank rank;
 	uint32_t trace_state, cupti_state, model_state;
-	uint32_t coll_shift;	 /* for colls: one of 2^coll_shift is sampled */
+	uint32_t coll_shift;	 /* one of 2^coll_shift collectives is sampled */
 	uint64_t steps, flagged; /* since attach */
 	double latency_median_ns, latency_mad_ns, self_median_ns, expected_ns; /* last period */
 	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;	       /* medians */
 	uint64_t events, lost;						       /* since attach */
-	uint64_t stalled_since_ns; /* with BEAT_RANK_STALLED: since when; else 0 */
+	uint64_t stalled_since_ns; /* when the rank stopped, if BEAT_RANK_STALLED; else 0 */
 	uint64_t kernels_joined, kernels_unmatched;
 	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
 	struct beat_coll colls[BEAT_COLLS_MAX];
@@ -252,7 +253,7 @@ struct beat_rank {
 struct sketch_function {
 	char *name;			/* as shown to people; "file+0x..." without a symbol */
 	uint32_t kind;			/* enum function_kind */
-	double self_share, total_share; /* of the rank's CPU time; to 1e-6 */
+	double self_share, total_share; /* shares of the rank's CPU time; to 1e-6 */
 	double off_ns; /* blocked time per step with this function on the stack, of the launch
 		        * threads; a whole number */
 };
@@ -268,13 +269,13 @@ struct sketch {
 	struct wire_rank rank;
 	uint64_t begin_ns, end_ns;
 	int64_t realtime_offset_ns;
-	uint64_t steps, flagged; /* in this minute */
+	uint64_t steps, flagged; /* counts of this minute */
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns,
 	    exposed_comm_ns, copy_ns, idle_ns; /* per step, medians of the healthy steps */
-	double launches;		       /* per step, the same */
+	double launches;		       /* median launches per healthy step */
 	/* cpu_ns: on-CPU time of all threads per step; samples: effective number */
 	double cpu_ns, samples;
-	/* of the launch threads, per step: time blocked; time waiting for the GIL */
+	/* how long the launch threads were blocked per step, and waited for the GIL */
 	double off_ns, gil_wait_ns;
 	uint32_t model_state; /* enum roofline_state of the latency model */
 	double model_r2;
@@ -290,9 +291,9 @@ void wire_sketch_free(struct sketch *s); /* frees the arrays and texts, not the 
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];
-	char version[WIRE_VERSION_BYTES]; /* of its sysomd; "": not stated */
-	uint32_t wire_version;		  /* of the message, as decoded */
-	uint8_t boot_id[16];		  /* of this sysomd's run */
+	char version[WIRE_VERSION_BYTES]; /* version of its sysomd; "": not stated */
+	uint32_t wire_version;		  /* wire version of the decoded message */
+	uint8_t boot_id[16];		  /* identifies this run of sysomd */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes; /* since start, all ranks */

@@ -40,7 +40,9 @@ struct anomaly_bucket {
 /* The latest usual steps of one phase and kind, with about as many launches, from before the open
  * window. */
 struct anomaly_kind {
-	uint32_t phase, kind, kernels, next, count; /* count 0: free */
+	/* phase, kind and kernels: what its steps share; next: index of the slot to overwrite; count
+	 * 0: the entry is free */
+	uint32_t phase, kind, kernels, next, count;
 	struct window_step step[ANOMALY_KIND_STEPS];
 };
 
@@ -53,6 +55,7 @@ struct anomaly {
 	struct window_step history[ANOMALY_HISTORY_MAX]; /* ring of the latest steps */
 	uint32_t history_next, history_count;
 	struct window_step steps[ANOMALY_STEPS_MAX];
+	/* healthy: consecutive healthy steps at the end of the window */
 	uint32_t step_count, healthy;
 	struct anomaly_kind kind[ANOMALY_KINDS_MAX];
 	uint32_t flagged_count, self_count;
@@ -63,7 +66,7 @@ struct anomaly {
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t onset_ns;    /* begin of the first flagged step */
-	uint64_t last_end_ns; /* of the last window */
+	uint64_t last_end_ns; /* when the last window ended */
 	uint64_t closed_ns;   /* when the window closed, by the caller's clock */
 	struct anomaly_bucket full, spike, summary;
 };

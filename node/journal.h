@@ -79,7 +79,7 @@ struct journal_event {
 
 struct journal_writer {
 	struct buf events;
-	struct record *records; /* of all slots, in order */
+	struct record *records; /* records of all slots, in order */
 	uint8_t *slots;		/* slot of each record */
 	uint32_t count;
 	/* the slot of the latest records, and how many of them no event covers yet */

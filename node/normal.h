@@ -19,9 +19,9 @@ struct normal_span {
 struct normal_when {
 	/* threads with at least a tenth of all launches */
 	uint32_t threads[NORMAL_THREADS_MAX];
-	struct normal_span spans[NORMAL_SPANS_MAX]; /* of flagged steps, in order */
+	struct normal_span spans[NORMAL_SPANS_MAX]; /* times of flagged steps, in order */
 	uint32_t thread_count, span_count;
-	uint64_t healthy;    /* steps */
+	uint64_t healthy;    /* number of healthy steps */
 	uint64_t healthy_ns; /* their total length */
 };
 

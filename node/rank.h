@@ -37,7 +37,7 @@ struct rank_stats {
 	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall;
 	uint64_t windows_counted; /* limited by the token buckets */
 	uint64_t last_step_end_ns, last_self_flag_ns;
-	double self_excess; /* of the last flagged step */
+	double self_excess; /* excess self time of the last flagged step */
 };
 
 struct rank_medians {
@@ -49,7 +49,7 @@ struct rank {
 	struct rank_config config;
 	struct recorder *recorder; /* borrowed */
 	struct canary *canary;	   /* borrowed; may be NULL */
-	uint32_t slot;		   /* in the recorder */
+	uint32_t slot;		   /* its slot in the recorder */
 	struct rank_stats stats;
 	struct analysis_log *log; /* borrowed; NULL: no recording */
 	void *steps_memory, *judge_memory;

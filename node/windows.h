@@ -32,11 +32,12 @@ struct windows_request {
 /* State of a rank that is slow compared with its peers on the node. */
 struct windows_peer {
 	bool slow;
-	uint64_t since_ns, window_ns; /* start of the slow time; time of the latest window */
+	/* since_ns: when the slow time began; window_ns: time of the latest window */
+	uint64_t since_ns, window_ns;
 	double excess, excess_ns;
 	uint8_t id[16];
 	uint32_t sequence;
-	uint64_t flags;
+	uint64_t flags; /* how many times it became slow */
 };
 
 struct windows_config {

@@ -40,7 +40,7 @@ struct reader_target {
 	uint32_t pid;
 	int opener;	       /* socket; -1: this process opens files itself */
 	const char *proc_root; /* if direct */
-	uint32_t cpu_s;	       /* per file; 0: no bound */
+	uint32_t cpu_s;	       /* CPU time allowed per file; 0: no bound */
 	const int *fds;	       /* received with the request, borrowed */
 	uint32_t fd_count;
 };
@@ -60,8 +60,8 @@ struct reader_op {
 	const char *name;
 	int (*run)(struct reader_target *t, const void *request, size_t bytes, struct buf *answer);
 	size_t answer_max; /* bytes */
-	uint32_t cpu_s;	   /* per file that the request opens */
-	uint32_t wall_ms;  /* for the whole request */
+	uint32_t cpu_s;	   /* CPU time allowed per file that the request opens */
+	uint32_t wall_ms;  /* time allowed for the whole request */
 	/* The request reads memory, no files. It may run beside a file request of the same user,
 	 * and is refused (-EBUSY) while the user's wait after a kill lasts. */
 	bool memory;

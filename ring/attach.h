@@ -64,7 +64,7 @@ struct attach_command {
 
 struct attach_state {
 	uint32_t magic;
-	uint32_t serial;      /* of the last command carried out */
+	uint32_t serial;      /* serial of the last command that was carried out */
 	uint32_t trace_state; /* enum ring_trace_state */
 	uint32_t cupti_state; /* enum ring_cupti_state */
 };

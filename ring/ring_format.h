@@ -85,7 +85,7 @@ _Static_assert(__builtin_offsetof(struct ring_header, start_time_ticks) == 88, "
 enum ring_trace_state { RING_TRACE_OFF = 0, RING_TRACE_ON = 1, RING_TRACE_LATCHED = 2 };
 
 struct ring_counters {
-	uint64_t drops[32];    /* by enum ring_drop */
+	uint64_t drops[32];    /* lost events, by enum ring_drop */
 	uint64_t events;       /* events pushed, including those of ended threads */
 	uint64_t names_tail;   /* bytes of the arena in use; release */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, by the helper thread, every 100 ms */
@@ -115,7 +115,7 @@ enum ring_cupti_state {
  * RING_DROP_PACING. */
 struct ring_reader_page {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC; older than 1 s: no live reader, no pacing */
-	uint64_t tail[LIMIT_RING_LANES]; /* per lane: slots consumed */
+	uint64_t tail[LIMIT_RING_LANES]; /* slots consumed of each lane */
 };
 _Static_assert(sizeof(struct ring_reader_page) == 4096, "ring_reader_page");
 
@@ -125,12 +125,12 @@ enum ring_lane_kind { RING_LANE_HOST = 1, RING_LANE_DEVICE = 2 };
 struct ring_lane {
 	uint64_t head;	/* slots ever pushed; release, pairs with the reader's acquire */
 	uint32_t state; /* enum ring_lane_state; claimed by CAS */
-	uint32_t tid;	/* of the owner, in its pid namespace */
+	uint32_t tid;	/* the owner's tid in its pid namespace */
 	uint64_t offset;
 	uint32_t slots; /* power of two */
 	uint16_t slot_bytes;
 	uint8_t kind;
-	uint8_t clock_source; /* of the stamps in this lane */
+	uint8_t clock_source; /* clock of the stamps in this lane */
 	uint32_t generation;  /* counts owners, so that a reader sees a change of owner; release */
 	uint32_t reserved;
 	/* number of the current owner's first slot; stored before `generation` */
@@ -143,7 +143,7 @@ _Static_assert(__builtin_offsetof(struct ring_lane, owner_first) == 40, "ring_la
 
 struct ring_name {
 	uint32_t id;	/* 1, 2, ... in order of the arena */
-	uint32_t bytes; /* of text, no terminator; stored last with release; 0: not written yet */
+	uint32_t bytes; /* length of text, unterminated; stored last with release; 0: not written */
 	char text[];
 };
 
@@ -329,7 +329,7 @@ struct event_span_request {
 	uint64_t
 	    request[SPAN_REQUEST_SLOTS]; /* hash of the id, as in event_span.domain; 0: no entry */
 	uint32_t tokens[SPAN_REQUEST_SLOTS];
-	uint32_t name; /* of the span */
+	uint32_t name; /* name of the span */
 	uint8_t done;  /* bit i: request i ends here */
 	uint8_t reserved[3];
 	uint32_t seq_end;
@@ -393,7 +393,7 @@ struct event_transfer {
 	uint32_t seq;	    /* NCCL's, per communicator and function */
 	uint32_t transfers;
 	int32_t peer;	       /* rank in the communicator */
-	uint16_t rank;	       /* of the sender; UINT16_MAX: not known */
+	uint16_t rank;	       /* the sender's rank; UINT16_MAX: not known */
 	uint8_t func, channel; /* enum event_coll_func; 0: not known */
 	uint32_t duration;
 	uint32_t seq_end;

@@ -38,7 +38,7 @@ union ring_event {
 /* The lane and the owner of events. tid 0: the owner was gone before the reader looked. */
 struct ring_lane_view {
 	uint32_t lane, tid, generation;
-	uint32_t slots; /* of the lane: at most this many events are in it */
+	uint32_t slots; /* at most this many events are in the lane */
 	uint8_t kind, clock_source;
 };
 

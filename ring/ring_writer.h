@@ -17,7 +17,7 @@ struct ring_writer {
 	struct ring_reader_page *reader;
 	struct ring_lane *lanes;
 	uint32_t *alive; /* its own page, MADV_WIPEONFORK: 0 in a forked child */
-	int fd, page_fd; /* of the ring; of the reader page */
+	int fd, page_fd; /* fd: the ring; page_fd: the reader page */
 	uint32_t lane_count;
 	/* Private copies: others can write the shared mapping, so its words are not trusted. */
 	uint64_t names_offset, names_bytes;

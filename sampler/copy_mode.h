@@ -23,7 +23,7 @@ struct copy_mode_stats {
 
 struct copy_mode_settings {
 	uint64_t period_ns; /* CPU time of a thread between two samples */
-	uint64_t weight_ns; /* of one sample */
+	uint64_t weight_ns; /* CPU time that one sample stands for */
 	uint64_t slice_ns;  /* length of a slice; 0: one slice per drain */
 };
 

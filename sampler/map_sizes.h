@@ -14,7 +14,7 @@ struct map_sizes {
 	uint32_t blocked;	    /* threads asleep */
 	uint32_t sites;		    /* places of sleep */
 	uint32_t ring_bytes;	    /* a power of two, whole pages */
-	uint32_t switch_ring_bytes; /* of for records of switches; a power of two, whole pages */
+	uint32_t switch_ring_bytes; /* for records of switches; a power of two, whole pages */
 };
 
 /* Sizes for the samples of one drain of 5 s: every tick is sampled (fraction 100%, as in an

@@ -18,7 +18,7 @@
 /* The parts of an ELF file's headers that place it in memory. */
 struct mapping_elf {
 	struct {
-		uint64_t offset, address, bytes; /* of an executable PT_LOAD */
+		uint64_t offset, address, bytes; /* an executable PT_LOAD */
 	} load[MAPPING_SEGMENTS];
 	uint32_t load_count;
 	uint8_t build_id[STACK_BUILD_ID_MAX];
@@ -28,7 +28,7 @@ struct mapping_elf {
 
 struct mapping {
 	uint64_t begin, end;
-	uint64_t offset;	 /* in the file */
+	uint64_t offset;	 /* file offset of begin */
 	uint64_t load_bias;	 /* address minus ELF virtual address */
 	struct mapping_elf *elf; /* NULL: anonymous memory, or not an ELF file; owned by the scan */
 	char *path; /* as the process sees it, "" for anonymous memory; owned by the scan */

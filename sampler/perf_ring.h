@@ -14,7 +14,7 @@
 
 struct perf_ring {
 	struct perf_event_mmap_page *page; /* NULL: not open */
-	uint64_t bytes;			   /* of data, a power of two */
+	uint64_t bytes;			   /* size of the data, a power of two */
 	uint8_t *record;		   /* the next record, made contiguous */
 	uint64_t head, tail, time_ns;	   /* only while the rings are read */
 };

@@ -39,8 +39,8 @@ struct process {
 	bool scanning, rescan, dirty, gone;
 	bool leaving;	    /* its first thread has ended; others may run on */
 	uint8_t generation; /* of the published mappings */
-	/* by generation: the file that was replaced by another file while the generation was
-	 * published; 0: none, UINT32_MAX: several. NULL: none in any generation */
+	/* For each generation: which file another one replaced while this generation was published
+	 * (0: none, UINT32_MAX: several). The pointer is NULL as long as no file was replaced. */
 	uint32_t *replaced;
 	uint64_t fresh_begin, fresh_end; /* range of mappings made after the scan was requested */
 	/* when to look again for an interpreter that has not started; 0: never */
@@ -58,7 +58,8 @@ struct process {
 struct process_file {
 	struct mapping_elf elf;
 	char *path;
-	/* ELF virtual address of unwind_mapping.bias, by page_count */
+	/* ELF virtual address to which unwind_mapping.bias belongs: of mappings without and with an
+	 * unwind table */
 	uint64_t base_bare, base_table;
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */

@@ -27,7 +27,7 @@ struct sampler_options {
 	uint64_t off_cpu_min_ns;  /* shorter blocking events are dropped, default 1 ms */
 	uint32_t switch_rate_max; /* records per second of a recorded thread, default 1000 */
 	bool python;		  /* default on */
-	size_t table_bytes_max;	  /* of unwind tables in the kernel, default 64 MiB */
+	size_t table_bytes_max;	  /* bound of unwind tables in the kernel, default 64 MiB */
 	const char *proc_root;	  /* default "/proc" */
 	/* borrowed until close; NULL: the sampler opens its own, which must happen before there are
 	 * threads */

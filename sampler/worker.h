@@ -34,12 +34,12 @@ struct worker_job {
 	void *names; /* the request, then the answer; owned */
 	size_t names_bytes;
 	/* results */
-	uint32_t uid; /* of the process */
-	int err;      /* of the scan, table or names; -ETIME: it exceeded a bound */
+	uint32_t uid; /* user of the process */
+	int err;      /* result of the scan, table or names; -ETIME: it exceeded a bound */
 	/* with err: the file could not be read through this process, which says nothing about the
 	 * file */
 	bool unread;
-	int python_err; /* of python_runtime_find */
+	int python_err; /* result of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */
 	struct unwind_table table;

@@ -72,8 +72,9 @@ struct process_past {
 
 /* Its baseline as last saved; keep.c writes it. */
 struct process_kept {
-	uint64_t total, at_ns; /* number of steps learned by then; when it was saved */
-	uint32_t ready;	       /* number of models that were ready by then, and still are */
+	/* total: number of steps learned by then; at_ns: when it was saved */
+	uint64_t total, at_ns;
+	uint32_t ready; /* number of models that were ready by then, and still are */
 };
 
 /* What the launch thread waits for while nothing happens (ship.c). */
@@ -102,7 +103,7 @@ struct process {
 	struct process_kept kept;
 	/* serial of the list of launch threads (of the join) that was last given to the sampler */
 	uint32_t launchers_seen;
-	uint64_t sketch_at_ns;	     /* of the latest sketch; 0: none yet */
+	uint64_t sketch_at_ns;	     /* when the latest sketch was made; 0: none yet */
 	struct anomaly_bucket asked; /* limits the windows that the aggregator asks for */
 	struct process_wait wait;
 	/* restarts: how often its rank was restarted in this run of the job; before_pid: the

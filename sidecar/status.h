@@ -15,10 +15,10 @@ struct http_user;
 
 /* A figure that appears in both the JSON and the metrics. */
 struct status_row {
-	const char *part; /* of the JSON */
+	const char *part; /* object of the JSON that has it */
 	const char *key, *metric, *help;
-	size_t at; /* of a uint64_t in a struct of figures */
-	bool time; /* in ns: seconds in the metrics */
+	size_t at; /* offset of its uint64_t in a struct of figures */
+	bool time; /* a time in ns, which the metrics show in seconds */
 };
 
 uint64_t status_row_value(const struct status_row *row, const void *figures);

@@ -16,7 +16,9 @@
 struct baselines;
 
 struct baselines_run {
+	/* run: the run's id; steps: healthy steps so far */
 	uint64_t run, updated_unix_ns, steps;
+	/* medians of the latency and the self time; mad_ns: MAD of the latency */
 	double latency_ns, self_ns, mad_ns;
 };
 

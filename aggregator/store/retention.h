@@ -19,8 +19,8 @@
 struct retention_limits {
 	uint64_t window_age_ns;	  /* bodies of windows go this long after they arrived */
 	uint64_t incident_age_ns; /* closed incidents go this long after their last window */
-	uint64_t bytes;	    /* of bodies and incidents; beyond it the oldest go; 0: no bound */
-	uint64_t incidents; /* closed ones; beyond it the oldest go; 0: no bound */
+	uint64_t bytes;	    /* bound of bodies and incidents; above it the oldest go; 0: none */
+	uint64_t incidents; /* bound of closed incidents; above it the oldest go; 0: none */
 };
 
 struct retention {

@@ -43,7 +43,7 @@ void store_rollback(struct store *s);
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes);
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident);
-/* Moves the windows of `from` to `to`; of `from`, only the fact of the merge is kept. */
+/* Moves the windows of `from` to `to`. What remains of `from` is a note that it was merged. */
 int store_merge_incident(struct store *s, const char *to, const char *from);
 /* The current time for updated_unix_ns; always later than last_ns. */
 uint64_t store_update_ns(uint64_t last_ns);
@@ -51,11 +51,12 @@ int store_put_incident(struct store *s, const struct incident_row *row, const ch
 /* An incident's findings (finding_json.h) as a list; NULL: none are left. */
 int store_put_findings(struct store *s, const char *incident, const char *json);
 
-/* Incidents whose last window arrived after since_unix_ns, oldest first; and the bodies of one
- * incident's windows in order of arrival. Arguments of the callbacks are borrowed for the call; a
- * non-zero result stops. */
+/* Calls fn for each incident whose last window arrived after since_unix_ns, oldest first. Here and
+ * below, the callback borrows its arguments for the call, and a non-zero result of it ends the
+ * loop. */
 int store_each_incident(struct store *s, uint64_t since_unix_ns,
 			int (*fn)(void *arg, const struct incident_row *row), void *arg);
+/* Calls fn for the body of each window of one incident, in order of arrival. */
 int store_each_window_body(struct store *s, const char *incident,
 			   int (*fn)(void *arg, const void *body, size_t bytes), void *arg);
 
@@ -65,8 +66,8 @@ json_t *store_findings(struct store *s, const char *incident);
 struct store_bounds {
 	const struct retention *retention; /* borrowed: ages and quotas of jobs */
 	uint64_t now_unix_ns;
-	/* of the file; beyond it the oldest of the largest job goes, of the owner who has most; 0:
-	 * no bound */
+	/* bound of the file, 0: none. Above it, the owner with most bytes loses the oldest data of
+	 * the owner's largest job. */
 	uint64_t max_bytes;
 };
 struct store_removed {
@@ -85,7 +86,8 @@ struct store_totals {
 };
 /* From counters, so the cost does not depend on the size of the store. */
 int store_totals(struct store *s, struct store_totals *out);
-/* Bytes of bodies and incidents of the job that has most; its key. job: "" if there is none. */
+/* Finds the job with most bytes of bodies and incidents: its key ("" if there is none) and these
+ * bytes. */
 int store_largest_job(struct store *s, char job[WIRE_TEXT_BYTES], uint64_t *bytes);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);

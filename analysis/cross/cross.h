@@ -39,8 +39,8 @@ struct cross_stats {
 	uint64_t no_room;      /* collectives dropped because a table was full */
 	uint64_t thinned; /* collectives of ranks that were not sampled in a large communicator */
 	uint64_t renumbered; /* ranks whose numbering was corrected */
-	uint64_t findings;   /* opened, about ranks */
-	uint64_t imbalances; /* opened, about roles */
+	uint64_t findings;   /* findings about ranks that were opened */
+	uint64_t imbalances; /* findings about roles that were opened */
 	uint64_t bytes;	     /* memory in use */
 };
 
@@ -91,6 +91,7 @@ int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step);
 struct cross_role {
 	const char *role;
 	uint32_t part, steps_per_row, count; /* count: members */
+	/* step_ns: typical latency of a step; self_ns: typical self time */
 	double step_ns, self_ns;
 	uint64_t last_step;
 	const struct cross_role_part *role_part;

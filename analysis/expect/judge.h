@@ -59,7 +59,7 @@ struct judge_verdict {
 
 /* A healthy step as the models saw it. Also a file format (sidecar/baseline.c). */
 struct judge_sample {
-	uint64_t key; /* of the model */
+	uint64_t key; /* key of the model */
 	double latency_ns, self_ns;
 	double work[STEP_WORK_MAX];
 	uint32_t work_count;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * roofline.h - expected step latency from the step's work, and whether a step is slow against it.
  *
- * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
- * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift
- * alarm. p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically;
- * refused if the bins' mean describes them better than the line. Flagged steps never move the
- * expected latency: far outliers are dropped, and mild ones only calibrate the tail. A model with a
- * poor fit is refused.
+ * robust (default): a line of least absolute relative deviations, corrected by a curve and by cells
+ * (roofline_fit.h); the tail calibrated in MADs of relative residuals; persistence; a frozen
+ * baseline with a CUSUM drift alarm. p99: StriaTrace's 99th percentile per work bin with a RANSAC
+ * line, retrained periodically; refused if the bins' mean describes them better than the line.
+ * Flagged steps never move the expected latency: far outliers are dropped, and mild ones only
+ * calibrate the tail. A model with a poor fit is refused.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's.
  * Threads: one caller per model. */

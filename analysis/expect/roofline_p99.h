@@ -10,8 +10,8 @@
 
 struct roofline_p99 {
 	bool ready;
-	double intercept_ns, slope_ns; /* in the first work value */
-	double r2;		       /* of the line on the bins' percentiles */
+	double intercept_ns, slope_ns; /* the line over the first work value */
+	double r2;		       /* how well it fits the bins' percentiles */
 };
 
 /* scratch: as for roofline_fit_run. */

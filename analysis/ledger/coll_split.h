@@ -29,10 +29,10 @@ struct coll_part {
 	float ns;	  /* duration of the whole kernel */
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
-	uint32_t step;	  /* of the rank: any number */
+	uint32_t step;	  /* the rank's step; any number */
 	uint8_t func;
-	uint8_t kind; /* of the step: any number */
-	bool healthy; /* of a healthy step; else of a slow one */
+	uint8_t kind; /* the step's kind; any number */
+	bool healthy; /* whether the step is healthy; otherwise it is slow */
 	bool out;     /* detection says that the step took too long */
 };
 /* The parts of a window. If there are too many, one of 2^shift collectives is kept. They are chosen

@@ -14,8 +14,8 @@
 struct window_ledger {
 	struct {
 		struct ledger slow, healthy;
-	} kind[WINDOW_LEDGER_KINDS]; /* of steps that are compared with each other */
-	struct coll_parts colls;     /* of slow and healthy steps */
+	} kind[WINDOW_LEDGER_KINDS]; /* one for each set of steps that are compared */
+	struct coll_parts colls;     /* collectives of slow and healthy steps */
 	/* the open interval of a rank that hangs, as one step; empty: no hang */
 	struct ledger open;
 };

@@ -13,8 +13,8 @@
 struct local_peers_flag {
 	uint32_t slot;
 	bool ended;
-	uint64_t begin_ns, end_ns; /* of the slow stretch, by the ends of the members' steps */
-	double excess, excess_ns;  /* of self time per step, above the peers' */
+	uint64_t begin_ns, end_ns; /* the slow stretch, by the ends of the members' steps */
+	double excess, excess_ns;  /* self time per step above the peers': relative, and in ns */
 };
 
 struct local_peers_stats {

@@ -48,7 +48,8 @@ struct peers_config {
 	uint32_t windows[PEERS_WINDOWS];
 	double false_per_member_hour; /* target of the threshold correction; default 1e-3 */
 	double least[PEERS_MEASURES]; /* smallest excess reported, share of a step; default 0 */
-	double k;		      /* sysom mode */
+	/* mode sysom: mean + k sigma of the averages over w steps */
+	double k;
 	uint32_t w;
 	/* Pushes to store; 0: enough for the longest window and its past. A caller whose pushes
 	 * stand for several steps needs fewer. Windows that do not fit are left out. */

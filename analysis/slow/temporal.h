@@ -39,9 +39,9 @@ struct temporal_sample {
 };
 
 struct temporal_base { /* what earlier runs had */
-	/* of the newest healthy run; mad_ns: MAD between its samples */
+	/* medians of the newest healthy run; mad_ns: MAD between its samples */
 	double latency_ns, self_ns, mad_ns;
-	double spread; /* between runs, relative; 0: only one is known */
+	double spread; /* relative spread between runs; 0: only one is known */
 	uint32_t runs; /* 0: none */
 };
 
@@ -51,7 +51,7 @@ struct temporal_change {
 	uint64_t begin_unix_ns, end_unix_ns;
 	/* excess and threshold: relative to before_ns */
 	double latency_ns, before_ns, excess, threshold;
-	double steps; /* since the change began */
+	double steps; /* number of steps since the change began */
 };
 
 int temporal_open(struct temporal **out); /* 0, -ENOMEM */

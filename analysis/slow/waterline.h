@@ -16,8 +16,8 @@ struct waterline;
 struct waterline_row {
 	const char *name;	 /* owned by the waterline, valid until the next push */
 	uint32_t kind, sketches; /* sketches: number of sketches in the window that name it */
-	double mean, sigma;	 /* of the total share, 0 to 1 */
-	double median, spread;	 /* the same, robust; spread is 1.4826 MAD */
+	double mean, sigma;	 /* mean and deviation of the total share, 0 to 1 */
+	double median, spread;	 /* its median and 1.4826 MAD */
 	double self_median;
 	double highest;
 	uint32_t highest_slot;

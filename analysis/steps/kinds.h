@@ -36,7 +36,7 @@ struct kinds_config {
 	 * of a mean: Feller, An Introduction to Probability Theory 1, chapter IX. */
 	double tail_mads, floor_ratio, few_ratio;
 	/* By how much an occurrence may miss its place, as a share of the distance, because the
-	 * number of steps found in an evaluation varies. Distances below 32 must be exact. If the
+	 * number of steps found in an evaluation varies. Distances below 34 must be exact. If the
 	 * first occurrences of a kind were exact, the later ones must be too. */
 	double jitter_share;
 	uint32_t miss_max; /* the kind ends after this many consecutive missing occurrences */

@@ -18,9 +18,9 @@ struct http_post {
 	const char *token_name; /* what `why` calls the token file; NULL: only its path */
 	const char *method;	/* NULL: POST */
 	bool direct;		/* never use a web proxy */
-	long timeout_s;		/* of the whole request; 0: none */
+	long timeout_s;		/* limit of the whole request; 0: none */
 	long stall_s;		/* the longest time without a byte transferred; 0: no limit */
-	uint64_t bytes_per_s;	/* of the body; 0: no limit */
+	uint64_t bytes_per_s;	/* limit of the body's rate; 0: none */
 	struct buf *answer;	/* gets the answer's body; NULL: it is dropped */
 	/* Called about once a second; returning true ends the request early. May be NULL. */
 	bool (*give_up)(void *arg);

@@ -52,8 +52,8 @@ struct http_handlers {
 	bool (*finish)(void *arg, struct http_request *r);
 	/* The request was answered, or its client is gone. */
 	void (*end)(void *arg, struct http_request *r);
-	size_t own_bytes;	 /* of http_request.own */
-	size_t answer_max_bytes; /* of a body */
+	size_t own_bytes;	 /* size of http_request.own */
+	size_t answer_max_bytes; /* bound of an answer's body */
 };
 
 /* Counts over one or more servers. */
@@ -74,9 +74,9 @@ struct http_server_config {
 	bool own_thread;		/* otherwise its owner runs it */
 	unsigned connections_max;
 	unsigned connections_kept; /* above this number, a new connection ends an idle one */
-	unsigned connection_bytes; /* of headers */
+	unsigned connection_bytes; /* memory for a request's headers */
 	unsigned timeout_s;
-	unsigned send_bytes; /* of a connection's send buffer; the kernel doubles it; 0: default */
+	unsigned send_bytes; /* a connection's send buffer; the kernel doubles it; 0: default */
 };
 
 /* For a config_check_fn: checks whether the settings fit together, and reads their files. An empty

@@ -66,7 +66,7 @@ struct join_stats {
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_nodes, copies, resyncs, streams_learned;
 	uint64_t align_steps;	      /* launches examined to learn how the numbers differ */
-	uint64_t export_delay_max_ns; /* measured by the process */
+	uint64_t export_delay_max_ns; /* longest GAP_EXPORT_DELAY that the process reported */
 	uint64_t graph_coarse_ns;     /* time with one record per graph launch, GAP_GRAPH_NODES */
 	uint64_t switched_off;	      /* launches and collectives during `sysom off`: not a loss */
 	uint64_t loss[JOIN_LOSS_COUNT];

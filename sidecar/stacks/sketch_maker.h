@@ -13,7 +13,7 @@ struct sketch_maker; /* opaque */
 struct sketch_maker_stats {
 	uint64_t made, failed; /* failed: no memory, or too large even when empty */
 	uint64_t cut;	       /* functions and kernels omitted for lack of room */
-	uint64_t cpu_ns;       /* of the thread */
+	uint64_t cpu_ns;       /* CPU time of the thread */
 	struct cpu_profile_stats profile;
 };
 

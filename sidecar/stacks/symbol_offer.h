@@ -15,14 +15,14 @@
 
 struct symbol_offer_config {
 	const char
-	    *url; /* of the aggregator's HTTP: http://HOST:PORT; borrowed until open returns */
+	    *url; /* the aggregator's HTTP server, http://HOST:PORT; borrowed until open returns */
 	const char *ca;		/* PEM file, borrowed; NULL or "": the system's */
 	const char *token_file; /* base/daemon/secret_file.h, borrowed; NULL or "": none */
 	const char *proc_root;	/* "/proc" */
 	struct reader *reader;	/* reads the files, borrowed; NULL: one of its own */
-	uint64_t bytes_per_s;	/* of uploads */
-	uint64_t bytes_per_day; /* 24 hours from the first byte on */
-	uint64_t period_ns;	/* between questions; 0: 10 s */
+	uint64_t bytes_per_s;	/* limit of uploads */
+	uint64_t bytes_per_day; /* limit of 24 hours from the first byte on */
+	uint64_t period_ns;	/* time between questions; 0: 10 s */
 	uint64_t chunk_bytes;	/* 0: 8 MiB */
 };
 
@@ -36,7 +36,7 @@ struct symbol_offer_stats {
 	uint64_t uploaded, uploaded_bytes;
 	uint64_t no_file; /* the process ended, or the file has no symbols or another Build ID */
 	uint64_t over_budget; /* delayed until the day's budget is renewed */
-	uint64_t refused;     /* by the aggregator, during or after the upload */
+	uint64_t refused;     /* the aggregator refused it, during or after the upload */
 	uint64_t failed;      /* no answer, or an invalid one */
 	/* why files are not uploaded at present; "": nothing is known to be wrong */
 	char fault[SYMBOL_OFFER_FAULT_BYTES];
