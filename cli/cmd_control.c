@@ -22,7 +22,7 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	return 0;
 }
 
-/* Those that changed: "2 ranks and 1 other process". */
+/* The processes that changed: "2 ranks and 1 other process". */
 static const char *changed_text(const json_t *answer)
 {
 	double others = 0;

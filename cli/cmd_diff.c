@@ -97,7 +97,7 @@ static void print_spans(const char *what, const struct run_diff_span *s, size_t 
 		row(s[i].time_ns, "", s[i].name, NULL);
 }
 
-/* The other side's list may be cut off before so small a kernel: then it is only not listed there. */
+/* If the other side's list ends above this kernel's time, the kernel may run there too. */
 static const char *only_in(const struct run_diff *d, const struct kernel_diff_row *k)
 {
 	int has = k->main[1] != NULL;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest JSON answer: 10,000 ranks at about 400 bytes each. */
+/* Bound of a JSON answer; 10,000 ranks take about 4 MB. */
 #define ANSWER_BYTES (16u << 20)
 
 int client_init_url(struct client *c, const char *url)
@@ -93,7 +93,7 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 		 os ? strerror((int)os) : "no answer");
 }
 
-/* curl names one reason for every distrust; GnuTLS, which it uses here, has each. */
+/* curl has one error for every untrusted certificate; GnuTLS, its backend here, has the exact one. */
 static void explain_distrust(struct client_error *e, const struct client *c, long status)
 {
 	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);

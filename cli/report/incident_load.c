@@ -14,7 +14,7 @@
 
 /* The most windows of one incident: 8 ranks for minutes. */
 #define WINDOWS_MAX 4096
-/* Ranks whose sketches are asked for: so many stand in a report's first lines. */
+/* The most sketches that are requested; a report's first lines name as many ranks. */
 #define NICS_MAX 16
 /* malloc keeps a freed window's memory for the next one; this is the largest value that it allows. */
 #define KEPT_BYTES (32 << 20)

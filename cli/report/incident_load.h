@@ -11,5 +11,5 @@
  * one undecoded window at a time. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);
-/* Of the culprits: the NIC that the job chose for NCCL, as their latest sketches have it. */
+/* Sets the culprits' NIC that the job chose for NCCL, from their latest sketches. */
 void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m);

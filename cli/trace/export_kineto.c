@@ -158,7 +158,6 @@ static void put_processes(struct writer *w)
 	}
 }
 
-/* The device work that a host record launched. */
 struct launched {
 	bool any;
 	uint32_t correlation; /* 0: not known */

@@ -379,7 +379,7 @@ static unsigned group_of(const struct record *r)
 	case RECORD_STEP_END:
 		return 0; /* shown by the steps track */
 	case RECORD_SPAN_REQUEST:
-		return 0; /* says more about a span */
+		return 0; /* shown by the request's track */
 	case RECORD_GAP:
 		return GROUP_GAPS;
 	case RECORD_SPAN:

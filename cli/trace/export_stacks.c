@@ -235,7 +235,7 @@ struct array {
 		&(pointer), (count), sizeof(*(pointer))                                            \
 	}
 
-/* Allocates all of them, or none. */
+/* make: allocates the arrays (0, -ENOMEM); else frees them. */
 static int arrays_make(const struct array *a, size_t count, bool make)
 {
 	int err = 0;
