@@ -206,7 +206,6 @@ static bool model_has(const struct model *m, uint32_t row)
 	return row > m->first;
 }
 
-/* The row that a context refers to. */
 static const struct record *model_reference(const struct model *m, const struct context *x)
 {
 	return model_has(m, x->row) ? model_row(m, x->row - m->first - 1) : &no_record;

@@ -133,7 +133,7 @@ static void thread_row(struct fields *f, const struct head *h, struct stack_swit
 #define WITH_TAKEN   (1u << 14)
 #define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
 
-/* Which are not 0, then their values. */
+/* A mask of the values that are not 0, then these values. */
 static void taken_row(struct fields *f, struct stack_switch *s)
 {
 	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
