@@ -260,7 +260,7 @@ static __always_inline void io_add(struct os_thread *t, struct os_process *p, __
 		__sync_fetch_and_add(&p->io_wait_ns, ns);
 }
 
-/* When the thread was woken, if its only return to a CPU since it slept for storage was not seen. */
+/* When the thread was woken, if one return to a CPU since it slept for storage was missed. */
 static __always_inline __u64 woken_ns(const struct sched_info *info, const struct os_thread *t)
 {
 	return info->last_arrival - (info->run_delay - t->io_delay_ns);
