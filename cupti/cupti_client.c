@@ -46,7 +46,7 @@
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES	     1024 /* a model has some hundred kernels */
 #define CUPTI_SHARERS	     8
-#define CUPTI_STREAMS	     1024 /* streams whose kernels are numbered; with more, all count anew */
+#define CUPTI_STREAMS	     1024 /* streams with numbered kernels; more start a new epoch */
 #define CUPTI_PROBES	     16
 #define CUPTI_NO_EPOCH	     UINT32_MAX
 /* Flushes after the kinds went off: records of kernels that end later must not stay in CUPTI. */

@@ -157,10 +157,9 @@ CU_API(2020, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-/* attr: 1 context, 2 memory type (1 host, 2 device), 9 device ordinal. */
 /* ---- copies ---- */
 
-/* The block that has all of these bytes; NULL: none. */
+/* The block that contains all of these bytes, or NULL. */
 static const struct block *in_block(uintptr_t p, size_t bytes)
 {
 	const struct block *b = block_of_locked(p);

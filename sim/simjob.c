@@ -303,7 +303,6 @@ static void set_library_path(void)
 	setenv("LD_LIBRARY_PATH", list, 1);
 }
 
-/* What the ranks of a job have in common. */
 static void set_job(const struct job_options *o, int fd)
 {
 	set_number(CONTROL_ENV, fd);
