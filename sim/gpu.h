@@ -144,7 +144,6 @@ extern const struct gpu_iface gpu_iface;
 
 void gpu_lock(void);
 void gpu_unlock(void);
-uint64_t gpu_now(void);
 uint64_t gpu_env(const char *name, uint64_t otherwise);
 /* Reads the environment once. 0, CU_NO_DEVICE. */
 int gpu_init(void);
