@@ -36,7 +36,6 @@ struct request_queue {
 struct request {
 	struct request_queue *q;
 	unsigned int cmd_flags;
-	unsigned int __data_len;
 };
 struct request___before_5_15 {
 	struct gendisk *rq_disk;
@@ -426,7 +425,6 @@ int BPF_PROG(os_softirq_exit, unsigned int vector)
 	ns -= c->irq_within < ns ? c->irq_within : ns;
 	c->softirq_since = 0;
 	c->softirq_ns[vector] += ns;
-	c->softirq_count[vector] += 1;
 	t = victim();
 	if (t)
 		__sync_fetch_and_add(&t->softirq_ns[vector], ns);
@@ -457,7 +455,6 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	ns = since(c->irq_since, bpf_ktime_get_ns());
 	c->irq_since = 0;
 	c->irq_ns += ns;
-	c->irq_count += 1;
 	if (c->softirq_since)
 		c->irq_within += ns;
 	i = bpf_map_lookup_elem(&os_irqs, &key);

@@ -20,8 +20,7 @@
 
 /* Per CPU. */
 struct os_cpu {
-	__u64 softirq_ns[OS_SOFTIRQ_COUNT], softirq_count[OS_SOFTIRQ_COUNT];
-	__u64 irq_ns, irq_count;
+	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns;
 	__u64 softirq_since, irq_since; /* 0: not in one */
 	__u64 irq_within;		/* interrupt time inside the softirq that runs */
 	__u64 packets;			/* received by NET_RX */
