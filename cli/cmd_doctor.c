@@ -167,7 +167,7 @@ static json_t *check_http(struct doctor *d, const char *name, const struct clien
 	struct client_error e;
 	json_t *j;
 
-	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+	if (client_json(c, "/api/v1/status", &j, &e))
 		doctor_add(d, name, e.status ? DOCTOR_FAIL : DOCTOR_WARN, remedy, "%s",
 			   term_safe(e.why, 160));
 	else
@@ -238,7 +238,7 @@ static void check_requests(struct doctor *d, const struct client *c)
 	struct client_error e;
 	json_t *requests = NULL;
 
-	if (!client_json(c, "GET", "/api/v1/requests", &requests, &e))
+	if (!client_json(c, "/api/v1/requests", &requests, &e))
 		doctor_requests_check(d, requests);
 	json_decref(requests);
 }

@@ -315,7 +315,7 @@ static json_t *whole_or_node(const struct options *o, const struct client *c,
 	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
 	client_add(path, sizeof(path), "job", o->job);
 	/* an earlier aggregator answers with its jobs */
-	if (!client_json(c, "GET", path, &j, &e) &&
+	if (!client_json(c, path, &j, &e) &&
 	    json_object_get(json_array_get(json_object_get(j, "requests"), 0), "id"))
 		return j;
 	json_decref(j);

@@ -489,7 +489,7 @@ int cmd_status_main(const struct options *o)
 	if (commands_control(o, &node) || commands_aggregator(o, &cluster))
 		return EXIT_USAGE;
 	n = commands_node_status(o, &node, &node_error);
-	client_json(&cluster, "GET", "/api/v1/status", &c, &cluster_error);
+	client_json(&cluster, "/api/v1/status", &c, &cluster_error);
 	if (o->json) {
 		json_t *all = json_pack("{s:O?, s:O?, s:{s:s*, s:s*}}", "node", n, "cluster", c,
 					"errors", "node", n ? NULL : node_error.why, "cluster",

@@ -282,7 +282,7 @@ static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_
 	} else if (of == OF_STEP) {
 		trace_label_step(&l, s->of);
 	} else if (of == OF_WINDOW) {
-		trace_label_window(&l, w->model, s->of);
+		trace_label_window(&l, s->of);
 	} else {
 		const struct record *rec = s->of;
 

@@ -243,8 +243,7 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 		put_text(l, "cpu_bound", "the GPU waited for launches");
 }
 
-void trace_label_window(struct trace_label *l, const struct trace_model *m,
-			const struct trace_window *w)
+void trace_label_window(struct trace_label *l, const struct trace_window *w)
 {
 	start(l, "window");
 	snprintf(l->name, sizeof(l->name), "window (%s)", window_reason_name(w->reason));
