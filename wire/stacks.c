@@ -515,9 +515,10 @@ static void *table(struct unpacker *u, uint32_t count, size_t bytes)
 	return p;
 }
 
-int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b)
+int stacks_unpack(const void *data, size_t bytes, struct stack_batch *b)
 {
-	return stacks_unpack_within(data, bytes, max_bytes, LIMIT_WINDOW_STACK_FRAMES, b);
+	return stacks_unpack_within(data, bytes, LIMIT_WIRE_UNPACKED_BYTES,
+				    LIMIT_WINDOW_STACK_FRAMES, b);
 }
 
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,

@@ -733,7 +733,7 @@ static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count,
 		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
 			continue;
 		stack_batch_init(&b, keyed_process());
-		err = stacks_unpack(p->packed.data, p->packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		err = stacks_unpack(p->packed.data, p->packed.bytes, &b);
 		if (!err)
 			err = stack_batch_merge(out, &b, pids, pid_count, begin_ns, end_ns);
 		if (!err)
