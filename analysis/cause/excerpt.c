@@ -645,13 +645,6 @@ struct named {
 	char room[NAME_BYTES];
 };
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static bool resolve(const struct window *w, struct namer *n, const struct stack_frame *f, char *out,
 		    size_t bytes)
 {
@@ -684,14 +677,14 @@ static void name_frame(const struct window *w, struct namer *n, const struct sta
 	case STACK_FRAME_PYTHON:
 		text = stack_batch_text(b, f->file);
 		snprintf(out, bytes, "%s%s%s%s", stack_batch_text(b, f->object), *text ? " (" : "",
-			 base_of(text), *text ? ")" : "");
+			 text_base(text), *text ? ")" : "");
 		return;
 	case STACK_FRAME_NATIVE:
 		if (f->object >= b->object_count)
 			break;
 		if (resolve(w, n, f, out, bytes))
 			return;
-		text = base_of(stack_batch_text(b, b->objects[f->object].path));
+		text = text_base(stack_batch_text(b, b->objects[f->object].path));
 		snprintf(out, bytes, *text == '[' ? "%s" : "[%s]", text); /* "[vdso]" is whole */
 		return;
 	default:

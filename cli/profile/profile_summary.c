@@ -10,7 +10,6 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/text/intern.h"
-#include "cli/text/naming.h"
 
 /* All sums have a text as their key: function and module, place and reason, thread and function. */
 struct entry {
@@ -127,7 +126,10 @@ static bool of_scheduler(const char *name)
 					    "schedule_hrtimeout_range_clock",
 					    "schedule_hrtimeout"};
 
-	return naming_among(names, ARRAY_LEN(names), name) >= 0;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return false;
 }
 
 /* The innermost Python frame, else the innermost user function with a name. */
