@@ -119,11 +119,6 @@ static int64_t offset_of(const struct trace_rank *r, const struct window *w)
 	return r->realtime_offset_ns;
 }
 
-static bool is_collective(const struct record *r)
-{
-	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
-}
-
 /* CUPTI gives copies no names. */
 static const char *copy_name(const struct record *r)
 {
@@ -153,7 +148,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	if (m->only_collectives) {
 		wanted = 0;
 		for (uint32_t i = 0; i < n; i++)
-			wanted += is_collective(&from[i]);
+			wanted += record_is_collective(&from[i]);
 	}
 	if (wanted > TRACE_MODEL_RECORDS_MAX - m->records) {
 		m->left_out += wanted;
@@ -164,7 +159,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	for (uint32_t i = 0; i < n; i++) {
 		struct record *r = &(*to)[*count];
 
-		if (m->only_collectives && !is_collective(&from[i]))
+		if (m->only_collectives && !record_is_collective(&from[i]))
 			continue;
 		*r = from[i];
 		r->begin_ns = shift(r->begin_ns, offset_ns);
