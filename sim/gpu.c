@@ -220,7 +220,6 @@ static void op_enlist(struct gpu_op *op)
 {
 	struct gpu_device *d = &gpu.devices[op->device];
 
-	op->live = true;
 	op->prev = d->tail;
 	op->next = NULL;
 	if (d->tail)
@@ -249,7 +248,6 @@ static void op_delist(struct gpu_op *op)
 	else
 		d->tail = op->prev;
 	d->live_count--;
-	op->live = false;
 	if (op_counts(op)) {
 		op->stream->pending--;
 		gpu_stream_drop_locked(op->stream);
@@ -472,7 +470,7 @@ void gpu_stream_admit_locked(struct cu_stream_st *s)
 
 /* ---- contexts and streams ---- */
 
-struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags, int priority)
+struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags)
 {
 	struct cu_stream_st *s = calloc(1, sizeof(*s));
 
@@ -480,8 +478,6 @@ struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned fla
 		return NULL;
 	s->magic = GPU_MAGIC_STREAM;
 	s->context = c;
-	s->flags = flags;
-	s->priority = priority;
 	s->nonblocking = flags & 1;
 	s->id = gpu.next_stream++;
 	s->next = c->streams;
@@ -517,7 +513,7 @@ struct cu_context_st *gpu_context_new_locked(int device)
 	c->magic = GPU_MAGIC_CONTEXT;
 	c->device = device;
 	c->id = gpu.next_context++;
-	c->legacy = gpu_stream_new_locked(c, 0, 0);
+	c->legacy = gpu_stream_new_locked(c, 0);
 	if (!c->legacy) {
 		free(c);
 		return NULL;
@@ -543,7 +539,6 @@ struct cu_function_st *gpu_function_locked(struct cu_module_st *m, const char *n
 		free(f);
 		return NULL;
 	}
-	f->module = m;
 	f->next = m->functions;
 	m->functions = f;
 	return f;
@@ -850,8 +845,6 @@ int gpu_init(void)
 			}
 			gpu.device_count = n;
 		}
-		for (int i = 0; i < GPU_MAX_DEVICES; i++)
-			gpu.devices[i].index = i;
 		gpu.initialised = true;
 	}
 	if (!gpu.device_count)
