@@ -1128,7 +1128,6 @@ static __always_inline void watched_contention_end(void *ctx, struct os_thread *
 	if (!p)
 		return;
 	__sync_fetch_and_add(&p->lock_ns, ns);
-	__sync_fetch_and_add(&p->lock_count, 1);
 	/* a stack costs microseconds, so only some short waits get one */
 	if (ns < OS_LOCK_LONG_NS) {
 		if (!one_in_some())

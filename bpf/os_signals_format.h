@@ -45,7 +45,7 @@ struct os_process {
 	__u64 faults;
 	__u64 block_ns, block_count; /* requests that its threads issued */
 	__u64 io_wait_ns;	     /* its threads' sleeps for storage */
-	__u64 lock_ns, lock_count;
+	__u64 lock_ns;
 };
 
 /* A thread of a watched process. */
