@@ -235,8 +235,6 @@ static int add_thread(struct sums *s, const struct stack_batch *b, const struct 
 	e->total_ns += from->weight_ns;
 	if (from->gil == STACK_GIL_WAITER)
 		e->self_ns += from->weight_ns;
-	if (from->gil == STACK_GIL_HOLDER)
-		e->count += from->weight_ns;
 	return 0;
 }
 
@@ -277,7 +275,6 @@ static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct p
 		g->wait_tid = w->tid;
 		g->wait_comm = w->comm;
 		g->wait_ns = w->self_ns;
-		g->hold_ns = w->count;
 		g->thread_ns = w->total_ns;
 	}
 	for (uint32_t i = 0; g->wait_tid && i < b->sample_count && !err; i++) {

@@ -221,7 +221,6 @@ static int put_sample(struct rank_writer *w, const struct stack_sample *s)
 			      SLICE_NS * (2 * i + 1) / (2 * count);
 		w->e->put(w->e->arg, &p);
 		p.interned_data = NULL;
-		w->e->samples++;
 	}
 	return 0;
 }

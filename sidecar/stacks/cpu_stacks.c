@@ -84,7 +84,7 @@ struct cpu_stacks {
 	uint64_t wide_at_ns;
 	/* under lock: what the loop requests */
 	uint32_t root[LIMIT_NODE_PROCESSES];
-	uint64_t asked, asked_ns; /* requested turns so far, and the time of the last */
+	uint64_t asked; /* requested turns so far */
 	uint64_t roots_serial;
 	struct recorded recorded[RECORDED_MAX];
 	bool recorded_new; /* some threads in recorded[] are not on yet */

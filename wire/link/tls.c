@@ -68,7 +68,6 @@ struct tls_session {
 	bool proven; /* the peer has the key of its certificate */
 	char *names; /* of the peer: each with its NUL, an empty one at the end */
 	time_t ends; /* the earliest end of the peer's chain */
-	gnutls_alert_description_t alert;
 	enum tls_fault fault;
 	char why[TLS_WHY_BYTES];
 };
