@@ -895,7 +895,6 @@ static void finish(struct excerpt *p)
 		for (uint32_t i = 0; i < parts[k]->rank.kernel_count; i++)
 			parts[k]->kernels[i].name = p->pool + (size_t)parts[k]->kernels[i].name;
 		parts[k]->rank.kernel = parts[k]->kernels;
-		parts[k]->rank.node = p->node;
 		p->bytes += parts[k]->rank.kernel_count * sizeof(struct diagnosis_kernel);
 	}
 	p->slow.rank.function = p->functions;
@@ -1239,7 +1238,6 @@ struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void 
 		p = calloc(1, sizeof(*p));
 	if (p) {
 		atomic_init(&p->holders, 1);
-		text_copy(p->node, sizeof(p->node), w->rank.node);
 		p->begin_unix_ns = (int64_t)w->begin_ns + w->realtime_offset_ns;
 		if (add_all(p, w, &parts, &names)) {
 			finish(p);
