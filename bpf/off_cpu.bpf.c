@@ -47,7 +47,7 @@ struct {
 	__type(value, struct off_cpu_site);
 } sites SEC(".maps");
 
-/* What this CPU is in: WITHIN_TIMER, WITHIN_NETWORK. */
+/* WITHIN_* of this CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

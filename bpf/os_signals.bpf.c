@@ -36,7 +36,6 @@ struct request_queue {
 struct request {
 	struct request_queue *q;
 	unsigned int cmd_flags;
-	unsigned int __data_len;
 };
 struct request___before_5_15 {
 	struct gendisk *rq_disk;
@@ -260,7 +259,7 @@ static __always_inline void io_add(struct os_thread *t, struct os_process *p, __
 		__sync_fetch_and_add(&p->io_wait_ns, ns);
 }
 
-/* When the thread was woken, if its only return to a CPU since it slept for storage was not seen. */
+/* When the thread was woken, if one return to a CPU since it slept for storage was missed. */
 static __always_inline __u64 woken_ns(const struct sched_info *info, const struct os_thread *t)
 {
 	return info->last_arrival - (info->run_delay - t->io_delay_ns);
@@ -426,7 +425,6 @@ int BPF_PROG(os_softirq_exit, unsigned int vector)
 	ns -= c->irq_within < ns ? c->irq_within : ns;
 	c->softirq_since = 0;
 	c->softirq_ns[vector] += ns;
-	c->softirq_count[vector] += 1;
 	t = victim();
 	if (t)
 		__sync_fetch_and_add(&t->softirq_ns[vector], ns);
@@ -457,7 +455,6 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	ns = since(c->irq_since, bpf_ktime_get_ns());
 	c->irq_since = 0;
 	c->irq_ns += ns;
-	c->irq_count += 1;
 	if (c->softirq_since)
 		c->irq_within += ns;
 	i = bpf_map_lookup_elem(&os_irqs, &key);
@@ -1131,7 +1128,6 @@ static __always_inline void watched_contention_end(void *ctx, struct os_thread *
 	if (!p)
 		return;
 	__sync_fetch_and_add(&p->lock_ns, ns);
-	__sync_fetch_and_add(&p->lock_count, 1);
 	/* a stack costs microseconds, so only some short waits get one */
 	if (ns < OS_LOCK_LONG_NS) {
 		if (!one_in_some())

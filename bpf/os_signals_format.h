@@ -20,8 +20,7 @@
 
 /* Per CPU. */
 struct os_cpu {
-	__u64 softirq_ns[OS_SOFTIRQ_COUNT], softirq_count[OS_SOFTIRQ_COUNT];
-	__u64 irq_ns, irq_count;
+	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns;
 	__u64 softirq_since, irq_since; /* 0: not in one */
 	__u64 irq_within;		/* interrupt time inside the softirq that runs */
 	__u64 packets;			/* received by NET_RX */
@@ -46,7 +45,7 @@ struct os_process {
 	__u64 faults;
 	__u64 block_ns, block_count; /* requests that its threads issued */
 	__u64 io_wait_ns;	     /* its threads' sleeps for storage */
-	__u64 lock_ns, lock_count;
+	__u64 lock_ns;
 };
 
 /* A thread of a watched process. */

@@ -39,7 +39,6 @@ enum sampler_kind {
 	SAMPLER_OFF_CPU = 2,
 };
 
-/* A sampled process. */
 struct sampler_process {
 	struct unwind_process maps;
 	__u64 generation; /* grows by 1 with each change of mappings; samples keep the low 8 bits */
@@ -135,7 +134,8 @@ enum sampler_switch_kind {
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
 /* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
-/* Bits beside a waker's number, as STACK_WAKER_* (model/stack.h). */
+/* Added to a waker's number, which is below 2^22. NETWORK: packets woke the thread. PROCESS: another
+ * process did, by a system call; with CHILD, a descendant of the thread's process. */
 #define SAMPLER_WAKER_NETWORK (1u << 22)
 #define SAMPLER_WAKER_PROCESS (1u << 23)
 #define SAMPLER_WAKER_CHILD   (1u << 24)

@@ -365,7 +365,7 @@ static __always_inline int unwind_by_rule(struct unwind_state *s, const struct u
 }
 
 /* A step by rbp without other checks. 0; -1: impossible. */
-static __always_inline int unwind_by_rbp(struct unwind_state *s, __u64 marks)
+static __always_inline int unwind_by_rbp(struct unwind_state *s)
 {
 	__u64 rbp, pair[2];
 
@@ -375,7 +375,7 @@ static __always_inline int unwind_by_rbp(struct unwind_state *s, __u64 marks)
 		return -1;
 	s->reg[UNWIND_RBP] = pair[0];
 	s->rbx_at = UNWIND_LOST;
-	unwind_return_to(s, pair[1], rbp + 16, marks);
+	unwind_return_to(s, pair[1], rbp + 16, 0);
 	return 0;
 }
 
@@ -661,7 +661,7 @@ static __always_inline int unwind_paper(struct unwind_state *s, const struct unw
 		if (marker == UNWIND_MARKER_DWARF)
 			return -1;
 	}
-	return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
+	return unwind_by_rbp(s) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
 }
 
 /* Whether s->pc is the bottom of a stack that was made by hand. Its return address is the second byte of a
@@ -685,7 +685,7 @@ static __always_inline int unwind_step(struct unwind_state *s, const struct unwi
 	int rc;
 
 	if (UNWIND_MODE == UNWIND_MODE_FP)
-		return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
+		return unwind_by_rbp(s) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
 	if (UNWIND_MODE == UNWIND_MODE_PAPER) {
 		rc = unwind_paper(s, m);
 		if (rc >= 0)

@@ -11,7 +11,7 @@ static int post(const struct options *o, const char *what, const char *path, jso
 
 	if (commands_control(o, &c))
 		return EXIT_USAGE;
-	if (client_json(&c, "POST", path, out, &e)) {
+	if (client_post(&c, path, NULL, out, &e)) {
 		if (e.status == 404)
 			snprintf(e.why, sizeof(e.why), "%s",
 				 o->rank >= 0 || o->job
@@ -22,7 +22,7 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	return 0;
 }
 
-/* Those that changed: "2 ranks and 1 other process". */
+/* The processes that changed: "2 ranks and 1 other process". */
 static const char *changed_text(const json_t *answer)
 {
 	double others = 0;

@@ -24,12 +24,6 @@ static const char *figure(const struct run_diff_metric *m, double v)
 	return term_safe(text, 30);
 }
 
-static void head(const char *what, const char *last)
-{
-	printf("\n%s%-24s %10s %10s %11s%s%s%s\n", term_style(TERM_BOLD), what, "A", "B", "change",
-	       *last ? "  " : "", last, term_style(TERM_PLAIN));
-}
-
 /* change: a difference of shares. */
 static const char *points(double change)
 {
@@ -44,7 +38,8 @@ static void print_steps(const struct run_diff *d)
 	double rate[2];
 	char name[64];
 
-	head("per step, medians", "!: significant difference");
+	printf("\n%s%-24s %10s %10s %11s  !: significant difference%s\n", term_style(TERM_BOLD),
+	       "per step, medians", "A", "B", "change", term_style(TERM_PLAIN));
 	for (unsigned i = 0; i < RUN_DIFF_METRICS; i++) {
 		const struct run_diff_metric *m = &d->metric[i];
 		double change = m->median[1] - m->median[0];
@@ -97,7 +92,7 @@ static void print_spans(const char *what, const struct run_diff_span *s, size_t 
 		row(s[i].time_ns, "", s[i].name, NULL);
 }
 
-/* The other side's list may be cut off before so small a kernel: then it is only not listed there. */
+/* If the other side's list ends above this kernel's time, the kernel may run there too. */
 static const char *only_in(const struct run_diff *d, const struct kernel_diff_row *k)
 {
 	int has = k->main[1] != NULL;

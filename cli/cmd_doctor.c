@@ -108,7 +108,7 @@ static void check_attach_socket(struct doctor *d)
 			   "%s: %s", path, strerror(-r));
 }
 
-/* Whether somebody else than NCCL has the port of its RAS service. */
+/* Whether a program other than NCCL uses the port of NCCL's RAS service. */
 static void check_ras(struct doctor *d, const json_t *status)
 {
 	const json_t *ras = json_object_get(status, "ras");
@@ -124,7 +124,7 @@ static void check_ras(struct doctor *d, const json_t *status)
 		   jsonget_number(ras, "port"), asked, bad, slow);
 }
 
-/* What the aggregator removed because a job had too much. */
+/* What the aggregator deleted from jobs that exceeded their quota. */
 static void check_quotas(struct doctor *d, const json_t *status)
 {
 	double windows = jsonget_number(status, "quota_windows");
@@ -143,7 +143,7 @@ static void check_quotas(struct doctor *d, const json_t *status)
 		   windows, incidents);
 }
 
-/* Whether the receiver of its metrics takes them. */
+/* Whether the receiver of the daemon's metrics accepts them. */
 static void check_otlp(struct doctor *d, const char *daemon, const json_t *status)
 {
 	const json_t *otlp = json_object_get(status, "otlp");
@@ -160,14 +160,14 @@ static void check_otlp(struct doctor *d, const char *daemon, const json_t *statu
 	    jsonget_number(otlp, "dropped"), *fault ? ": " : "", term_safe(fault, 160));
 }
 
-/* What it answers about its status, owned by the caller; NULL: nothing. */
+/* The daemon's status, owned by the caller; NULL: no answer. */
 static json_t *check_http(struct doctor *d, const char *name, const struct client *c,
 			  const char *remedy)
 {
 	struct client_error e;
 	json_t *j;
 
-	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+	if (client_json(c, "/api/v1/status", &j, &e))
 		doctor_add(d, name, e.status ? DOCTOR_FAIL : DOCTOR_WARN, remedy, "%s",
 			   term_safe(e.why, 160));
 	else
@@ -179,7 +179,6 @@ static json_t *check_http(struct doctor *d, const char *name, const struct clien
 	return j;
 }
 
-/* How the running sysomd collects OS signals. */
 static void check_os_signals(struct doctor *d, const json_t *status)
 {
 	const json_t *os = json_object_get(status, "os");
@@ -215,7 +214,6 @@ static void check_symbols(struct doctor *d, const json_t *status)
 			   jsonget_number(symbols, "uploaded"));
 }
 
-/* Which capabilities the running sysomd lacks. */
 static void check_capabilities(struct doctor *d, const json_t *status)
 {
 	json_t *list = json_object_get(status, "rights"), *right;
@@ -240,7 +238,7 @@ static void check_requests(struct doctor *d, const struct client *c)
 	struct client_error e;
 	json_t *requests = NULL;
 
-	if (!client_json(c, "GET", "/api/v1/requests", &requests, &e))
+	if (!client_json(c, "/api/v1/requests", &requests, &e))
 		doctor_requests_check(d, requests);
 	json_decref(requests);
 }

@@ -79,7 +79,7 @@ static char *shown_plots(const json_t *in, const struct trace_model *m)
 	return text;
 }
 
-/* Adds them to the incident's JSON too. */
+/* Also adds the stacks to the incident's JSON. */
 static char *shown_stacks(const struct options *o, json_t *in, const struct trace_model *m)
 {
 	struct profile_names *names = NULL;

@@ -36,7 +36,7 @@ static void explain(const struct client *c, const json_t *incidents, json_t *kin
 		return;
 	json_object_set_new(kind, "incident", json_string(jsonget_text(in, "id")));
 	snprintf(path, sizeof(path), "/api/v1/incidents/%s", jsonget_text(in, "id"));
-	if (!commands_is_id(jsonget_text(in, "id")) || client_json(c, "GET", path, &whole, &e))
+	if (!commands_is_id(jsonget_text(in, "id")) || client_json(c, path, &whole, &e))
 		return;
 	ledger = json_object_get(json_object_get(whole, "diagnosis"), "ledger");
 	row = json_array_get(json_object_get(ledger, "rows"), 0);
@@ -53,7 +53,7 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 	size_t i;
 
 	client_add(path, sizeof(path), "job", job);
-	if (client_json(c, "GET", path, &j, &e)) {
+	if (client_json(c, path, &j, &e)) {
 		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no job and no incident has that name");
 			e.remedy = "see sysom top and sysom incidents";

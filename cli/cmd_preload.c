@@ -17,7 +17,7 @@
 
 #define FILE_NAME "libsysom_preload.so"
 
-/* What $LIB is: Debian's, others' for 64 bits, and where there is one directory only. */
+/* The values of $LIB: Debian's, other 64-bit systems', and of those with a single directory. */
 static const char *const libs[] = {"lib/x86_64-linux-gnu", "lib64", "lib"};
 
 static int copy_bytes(int from, int to)
@@ -36,7 +36,7 @@ static int copy_bytes(int from, int to)
 	}
 }
 
-/* A job may be loading the old file: the new one takes its place at once. */
+/* Replaces the file atomically, since a job may be loading the old one. */
 static int install(const char *from, const char *dir)
 {
 	struct replace to;

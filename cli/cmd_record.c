@@ -68,7 +68,7 @@ static volatile sig_atomic_t stopped;
 
 /* ---- arguments ---- */
 
-/* Appends process ids with commas between. */
+/* Appends comma-separated process ids. */
 static const char *take_pids(void *to, const char *text)
 {
 	struct record_args *a = to;
@@ -634,7 +634,7 @@ int cmd_record_main(int argc, char **argv)
 	status = a.rank >= 0 ? find_rank(&a) : EXIT_OK;
 	if (status)
 		return status;
-	/* before the recording, which would be for nothing */
+	/* first, so that a bad path does not waste the recording */
 	err = outfile_open(&r.out, a.out.path);
 	if (err) {
 		fprintf(stderr, "sysom record: %s: %s\n", a.out.path, strerror(-err));

@@ -57,7 +57,7 @@ static void print_jobs(const struct client *c, const json_t *jobs)
 	}
 }
 
-/* ---- those that missed an objective ---- */
+/* ---- violations ---- */
 
 /* The incident of the same group; NULL: not known. */
 static const char *incident_of(const json_t *incidents, const char *anomaly_id)
@@ -72,7 +72,7 @@ static const char *incident_of(const json_t *incidents, const char *anomaly_id)
 	return NULL;
 }
 
-/* The incident whose time holds the slow step: what else was wrong then. */
+/* The incident during which the slow step ran. */
 static const char *other_of(const json_t *incidents, const json_t *v)
 {
 	const json_t *step = json_object_get(v, "slow_step"), *in, *best = NULL;
@@ -87,7 +87,7 @@ static const char *other_of(const json_t *incidents, const json_t *v)
 	return best ? jsonget_text(best, "id") : NULL;
 }
 
-/* Whether the incident counts the request, or has the time of its slow step. */
+/* Whether the incident counts the request, or covers the time of its slow step. */
 static bool is_about(const json_t *in, const json_t *v)
 {
 	json_t *one = json_pack("[O]", (json_t *)in);
@@ -227,7 +227,7 @@ static void put_slowest(const json_t *list)
 	}
 }
 
-/* Its nodes, if they are several, and how their times came onto one clock. */
+/* The request's nodes, if several, and how their clocks were aligned. */
 static void put_nodes(const json_t *r)
 {
 	const json_t *nodes = json_object_get(r, "nodes"), *node;
@@ -245,7 +245,7 @@ static void put_nodes(const json_t *r)
 						       : "by their system clocks");
 }
 
-/* Parts of the time of an objective, which add up to it; parts: their key. */
+/* The parts of an objective's time, which add up to it; parts: their key. */
 static void put_parts(const json_t *r, const char *parts)
 {
 	static const struct {
@@ -304,8 +304,7 @@ static void print_request(const json_t *r, const json_t *objectives)
 	put_parts(r, "tpot_parts_ms");
 }
 
-/* The answer about the request as several nodes saw it, if the aggregator has it, else this node's;
- * owned. NULL: neither. */
+/* The aggregator's answer, if several nodes saw the request, else this node's; owned. NULL: neither. */
 static json_t *whole_or_node(const struct options *o, const struct client *c,
 			     const struct client *control, const char *id)
 {
@@ -316,7 +315,7 @@ static json_t *whole_or_node(const struct options *o, const struct client *c,
 	snprintf(path, sizeof(path), "/api/v1/requests?id=%s", id);
 	client_add(path, sizeof(path), "job", o->job);
 	/* an earlier aggregator answers with its jobs */
-	if (!client_json(c, "GET", path, &j, &e) &&
+	if (!client_json(c, path, &j, &e) &&
 	    json_object_get(json_array_get(json_object_get(j, "requests"), 0), "id"))
 		return j;
 	json_decref(j);
@@ -343,7 +342,7 @@ static json_t *violations_of(const struct client *c, const char *id)
 	return found;
 }
 
-/* Looks for it everywhere; both results are owned. How many were found. */
+/* Looks at the aggregator and on this node; both results are owned. Returns how many were found. */
 static size_t find_request(const struct options *o, const struct client *c,
 			   const struct client *control, uint64_t hash, json_t **node,
 			   json_t **violations, char id[17])
@@ -369,7 +368,7 @@ static int show_request(const struct options *o, const struct client *c, const c
 		return EXIT_USAGE;
 	if (strlen(text) == 16 && !text_unhex(text, digits, sizeof(digits)))
 		n = find_request(o, c, &control, strtoull(text, NULL, 16), &node, &violations, id);
-	/* its id may have 16 digits, too; or it is the engine's id */
+	/* the id itself, which may have 16 digits; then without the engine's suffix */
 	for (int base = 0; base < 2 && !n; base++) {
 		json_decref(node);
 		json_decref(violations);

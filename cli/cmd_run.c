@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 
-/* False: sysom run inside sysom run. */
+/* False: it is there already (sysom run inside sysom run). */
 static bool prepend_preload(const char *library)
 {
 	const char *old = getenv("LD_PRELOAD");
@@ -43,7 +43,8 @@ static void warn_without_sysomd(const char *socket)
 			socket, strerror(-r), remedy);
 }
 
-/* A process that uses no GPU and has no catalogue does not attach, so no other command would say it. */
+/* Without a GPU and a catalogue, a process does not attach to sysomd, so no other command would report
+ * it. */
 static void warn_without_spans(void)
 {
 	const char *path = getenv("SYSOM_SPANS"), *wrong = NULL;

@@ -14,7 +14,7 @@
 #define NODE_WIDE 100
 #define INDENT	  12 /* of the texts beside the labels */
 
-/* Some causes count what the job gave and sysomd can't use; no event is missing because of these. */
+/* Some causes only count input of the job that sysomd can't use. */
 static bool loses_events(const char *cause)
 {
 #define X(name, text, events)                                                                      \
@@ -97,7 +97,7 @@ static void print_fit(const char *what, const char *name, const json_t *k)
 	putchar('\n');
 }
 
-/* What a transfer should take for its size. */
+/* The expected times of transfers, by size. */
 static void print_links(const json_t *rank)
 {
 	const json_t *list = json_object_get(rank, "links"), *k;
@@ -165,7 +165,7 @@ static void print_hang(const json_t *rank)
 		    term_style(TERM_RED), term_span(hang_s), term_style(TERM_PLAIN));
 }
 
-/* Of a process that left, sysomd only knows past values. */
+/* Of a process that has ended, sysomd only has past values. */
 static bool is_here(const json_t *rank)
 {
 	const char *state = jsonget_text(rank, "state");
@@ -339,7 +339,7 @@ static void print_os(const json_t *os)
 	putchar('\n');
 }
 
-/* The reasons for which a GPU's clocks are held down. */
+/* Why a GPU's clocks are limited. */
 static const char *reason_text(const char *reason)
 {
 	static const char *const texts[][2] = {
@@ -489,7 +489,7 @@ int cmd_status_main(const struct options *o)
 	if (commands_control(o, &node) || commands_aggregator(o, &cluster))
 		return EXIT_USAGE;
 	n = commands_node_status(o, &node, &node_error);
-	client_json(&cluster, "GET", "/api/v1/status", &c, &cluster_error);
+	client_json(&cluster, "/api/v1/status", &c, &cluster_error);
 	if (o->json) {
 		json_t *all = json_pack("{s:O?, s:O?, s:{s:s*, s:s*}}", "node", n, "cluster", c,
 					"errors", "node", n ? NULL : node_error.why, "cluster",

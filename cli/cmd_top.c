@@ -95,7 +95,7 @@ static const struct column {
 	const char *head;
 	int width; /* negative: left-aligned */
 	unsigned from;
-	const char *(*text)(const json_t *r); /* or a number and how it reads */
+	const char *(*text)(const json_t *r); /* NULL: key, formatted by number or as text */
 	const char *key, *(*number)(double v);
 } table[] = {
     {"", -1, 0, .text = text_mark},
@@ -123,7 +123,7 @@ static const char *cell(const struct column *c, const json_t *r, unsigned width)
 			   : term_safe(jsonget_text(r, c->key), width);
 }
 
-/* The columns that the table needs on a terminal of so many. */
+/* The table's width on a terminal of so many columns. */
 static unsigned table_columns(unsigned columns)
 {
 	unsigned n = 0;
@@ -349,8 +349,7 @@ static void draw(struct screen *s, const struct top *t)
 	refresh();
 }
 
-/* How much the incident is about the rank: a fault that it has or waits for, a transient of it, or
- * another rank's. */
+/* 2: a fault that the rank has or waits for; 1: a transient of it; 0: an incident of others. */
 static int about(const json_t *in, int32_t rank)
 {
 	bool has = jsonget_has(json_object_get(in, "ranks"), rank) ||
@@ -359,7 +358,7 @@ static int about(const json_t *in, int32_t rank)
 	return has ? 1 + !incident_text_is_transient(in) : 0;
 }
 
-/* Finds the newest incident that is most about the selected rank; of another rank, if none is about it. */
+/* Finds the newest of the incidents that concern the selected rank most closely. */
 static bool find_incident(struct screen *s, char id[33])
 {
 	struct client_error e;
@@ -385,13 +384,12 @@ static bool find_incident(struct screen *s, char id[33])
 	return *id;
 }
 
-/* In the user's pager, which begins with the verdict: an incident has more lines than most terminals.
- * False: there is none. */
+/* Uses the user's pager, since an incident has more lines than most terminals. False: there is none. */
 static bool show_paged(const struct options *o)
 {
 	FILE *pager = popen("${PAGER:-less -R}", "w");
 	int terminal = pager ? dup(STDOUT_FILENO) : -1, status;
-	void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* it may be left before all is written */
+	void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* the user may quit early */
 
 	fflush(stdout);
 	term_set_paged(term_columns());

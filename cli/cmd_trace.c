@@ -122,7 +122,7 @@ static void print_written(const struct options *o, const char *id, const char *p
 	print_clocks(to_stdout ? stderr : stdout, m);
 }
 
-/* What ID stands for: an incident, or one window, as `sysom capture` gives them. */
+/* The incident with this id, or one window as if it were an incident (`sysom capture` prints such ids). */
 static int find_windows(const struct options *o, const struct client *c, const char *id,
 			json_t **out)
 {

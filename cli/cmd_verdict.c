@@ -58,7 +58,7 @@ static double age_s(const json_t *rank)
 	return jsonget_number(rank, "beat_age_ms") / 1e3;
 }
 
-/* The run that was heard last, or that had the last incident. */
+/* The run of the latest beat or incident. */
 static void find_newest(const json_t *ranks, const json_t *incidents, char *run, size_t room)
 {
 	const json_t *one, *newest = json_array_get(incidents, 0);
@@ -70,7 +70,7 @@ static void find_newest(const json_t *ranks, const json_t *incidents, char *run,
 	run_of(run, room, jsonget_text(newest, "job"));
 }
 
-/* Of the list those of the run, or the others. Returned owned. */
+/* The list's entries of the run, or the others; owned. */
 static json_t *of_run(const json_t *list, const char *run, double since_unix_ns, bool others)
 {
 	json_t *out = json_array();
@@ -91,8 +91,8 @@ static json_t *of_run(const json_t *list, const char *run, double since_unix_ns,
 	return out;
 }
 
-/* A run without an id of its own (NAME@UID) is known by its processes: what ended before they began
- * was an earlier one's. 0: not known. */
+/* A run without an id (NAME@UID) is identified by its processes: what ended before the first of them began
+ * belongs to an earlier run. 0: not known, or the run has an id. */
 static double began_unix_ns(const json_t *ranks, const char *run)
 {
 	double longest_s = 0;
@@ -217,7 +217,6 @@ static void print_incident(const json_t *in)
 	printf("sysom:   more: sysom show %s\n", term_safe(jsonget_text(in, "id"), 32));
 }
 
-/* Nodes of the ranks. */
 static size_t count_nodes(const json_t *ranks)
 {
 	json_t *names = json_object();
@@ -231,7 +230,7 @@ static size_t count_nodes(const json_t *ranks)
 	return n;
 }
 
-/* Slurm says which nodes the job has; on those that no rank was seen on sysomd may not run. */
+/* Slurm lists the job's nodes. On a node without a rank, sysomd may not run. */
 static void print_unseen(size_t nodes)
 {
 	const char *count = getenv("SLURM_JOB_NUM_NODES"), *list = getenv("SLURM_JOB_NODELIST");
@@ -282,7 +281,7 @@ struct listed {
 
 ORDER_BY(by_cost, struct listed, ORDER_UP(late) ?: ORDER_DOWN(lost_ms) ?: ORDER_UP(at));
 
-/* What cost most comes first. */
+/* The costliest incidents come first. */
 static void print_incidents(const json_t *incidents)
 {
 	struct listed *list = calloc(json_array_size(incidents) + 1, sizeof(*list));
@@ -314,7 +313,7 @@ static void print_verdict(const char *job, const struct look *l)
 	if (count)
 		printf("%s on %zu node%s, %s steps: ", ranks_text(ranks, false), nodes,
 		       nodes == 1 ? "" : "s", term_count(steps));
-	else /* the store outlives what the aggregator knows of ranks */
+	else /* the store keeps incidents longer than the aggregator keeps ranks */
 		printf("whose ranks are no longer known: ");
 	if (shown)
 		printf("%zu incident%s\n", shown, shown == 1 ? "" : "s");

@@ -217,7 +217,7 @@ static bool is_ambiguous(const struct client *c, const char *job)
 	if (!job)
 		return false;
 	client_add(path, sizeof(path), "job", job);
-	if (client_json(c, "GET", path, &j, &e)) /* no aggregator yet */
+	if (client_json(c, path, &j, &e)) /* no aggregator yet */
 		return false;
 	jobs = json_object_get(j, "jobs");
 	many = false;

@@ -45,10 +45,10 @@ json_t *commands_node_get(const struct options *o, const struct client *control,
 	struct client tcp;
 	json_t *n;
 
-	if (!client_json(control, "GET", path, &n, e) || !e->denied || o->control ||
-	    (named && *named) || client_init_url(&tcp, NODE_URL))
+	if (!client_json(control, path, &n, e) || !e->denied || o->control || (named && *named) ||
+	    client_init_url(&tcp, NODE_URL))
 		return n;
-	client_json(&tcp, "GET", path, &n, &again);
+	client_json(&tcp, path, &n, &again);
 	return n;
 }
 
@@ -132,13 +132,13 @@ int commands_list(const struct client *c, const char *what, const char *state, c
 		snprintf(path + n, sizeof(path) - (size_t)n, "?limit=%zu", most);
 	client_add(path, sizeof(path), "state", state);
 	client_add(path, sizeof(path), "job", job);
-	err = client_json(c, "GET", path, out, e);
+	err = client_json(c, path, out, e);
 	while (!err && json_array_size(json_object_get(*out, what)) < most) {
 		snprintf(next, sizeof(next), "%s", path);
 		client_add(next, sizeof(next), "after", jsonget_text(*out, "next"));
 		if (!*next || !*jsonget_text(*out, "next"))
 			break;
-		err = client_json(c, "GET", next, &page, e);
+		err = client_json(c, next, &page, e);
 		if (err) {
 			json_decref(*out);
 			*out = NULL;
@@ -162,7 +162,7 @@ const char *commands_of_seen(const struct client *c)
 	json_t *status;
 	bool hides;
 
-	if (client_json(c, "GET", "/api/v1/status", &status, &e))
+	if (client_json(c, "/api/v1/status", &status, &e))
 		return "";
 	hides = json_is_false(json_object_get(status, "all_jobs"));
 	json_decref(status);
@@ -261,7 +261,7 @@ int commands_incident(const struct options *o, const struct client *c, const cha
 		return EXIT_USAGE;
 	}
 	snprintf(path, sizeof(path), "/api/v1/incidents/%s", id);
-	if (client_json(c, "GET", path, out, &e)) {
+	if (client_json(c, path, out, &e)) {
 		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
 			e.remedy = "see sysom incidents";

@@ -50,10 +50,9 @@ bool commands_is_id(const char *text);
 bool commands_html_name(const char *what, const char *path);
 /* The ranks that the incident has windows of: "0-7", or "none". */
 const char *commands_window_ranks(const json_t *incident);
-/* Sets "requests" of an incident: those that missed an objective and that it counts, or whose slow step
- * is in its time. Empty from an older aggregator, and for a job that serves no requests. */
+/* Sets an incident's "requests": violations that it counts, or whose slow step it covers. Empty if the
+ * aggregator is older, or the job serves no requests. */
 void commands_add_requests(const struct client *c, json_t *in);
-/* Prints a job's kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
 /* The incident with this id ("last": the newest that is not a transient, of --job if given), owned by the
  * caller; or NULL. id: 1 to 32 hexadecimal digits. */
@@ -63,7 +62,7 @@ int commands_incident(const struct options *o, const struct client *c, const cha
  * is owned by the caller. state, job: of these only; NULL: of all. As client_json. */
 int commands_list(const struct client *c, const char *what, const char *state, const char *job,
 		  size_t most, json_t **out, struct client_error *e);
-/* What to add to "no incidents" and the like: " that you may see ..." if the aggregator hides other users'
+/* A suffix for "no incidents" and the like: " that you may see ..." if the aggregator hides other users'
  * jobs; else "". */
 const char *commands_of_seen(const struct client *c);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */

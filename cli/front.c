@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 
-/* Beside this program, as the build has it, or installed. */
+/* Relative to this program: in a build, and installed. */
 static const char *const places[] = {COMMANDS_FULL, "../lib/sysom/" COMMANDS_FULL};
 
 static int become_full(void)

@@ -139,7 +139,7 @@ bool options_number(const char *text, double least, double most, double *out)
 	return true;
 }
 
-/* The number of the word among words with bars between; -1: none of them. */
+/* The index of the word in a list with bars between, or -1. */
 static int word_of(const char *words, const char *word)
 {
 	for (int at = 0;; at++) {

@@ -203,7 +203,7 @@ static const char *nearest(const char *word)
 	return near;
 }
 
-/* The program that became sysom-full has done it. */
+/* sysom has done it before it executed sysom-full. */
 static void warn_of_environment(const char *program)
 {
 	char warning[MISSPELT_BYTES];

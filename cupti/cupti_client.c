@@ -46,7 +46,7 @@
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES	     1024 /* a model has some hundred kernels */
 #define CUPTI_SHARERS	     8
-#define CUPTI_STREAMS	     1024 /* streams whose kernels are numbered; with more, all count anew */
+#define CUPTI_STREAMS	     1024 /* streams with numbered kernels; more start a new epoch */
 #define CUPTI_PROBES	     16
 #define CUPTI_NO_EPOCH	     UINT32_MAX
 /* Flushes after the kinds went off: records of kernels that end later must not stay in CUPTI. */
@@ -267,17 +267,6 @@ static void cupti_completed(void *context, uint32_t stream, uint8_t *buffer, siz
 	cupti_take_back(buffer, valid_bytes, dropped, false);
 }
 
-static uint64_t cupti_clock_monotonic(void)
-{
-	return clock_monotonic_ns();
-}
-
-/* CUPTI's own default on Linux. */
-static uint64_t cupti_clock_realtime(void)
-{
-	return clock_realtime_ns();
-}
-
 /* ---- on and off ---- */
 
 /* Records may have been lost uncounted. */
@@ -326,11 +315,11 @@ static void cupti_settle_clock(void)
 	cupti_result res = CUPTI_UNKNOWN_;
 
 	if (cupti_clock_sound()) {
-		res = cupti.timestamp_callback(cupti_clock_monotonic);
+		res = cupti.timestamp_callback(clock_monotonic_ns);
 		cupti.clock_set = res == CUPTI_OK;
 	} else if (cupti.rival_clock) {
-		/* not the rival's, which may count anything */
-		cupti.timestamp_callback(cupti_clock_realtime);
+		/* CUPTI's default on Linux, not the rival's, which may count anything */
+		cupti.timestamp_callback(clock_realtime_ns);
 		cupti.clock_set = true;
 	}
 	__atomic_store_n(&cupti.lane, &cupti.lanes[res == CUPTI_OK ? 0 : 1], __ATOMIC_RELEASE);
@@ -466,7 +455,7 @@ static void cupti_disable(uint32_t pauses, int32_t detail)
 		cupti_set_zeroed(0);
 		if (cupti.clock_set)
 			cupti.timestamp_callback(cupti.rival_clock ? cupti.rival_clock
-								   : cupti_clock_realtime);
+								   : clock_realtime_ns);
 		cupti.clock_set = false;
 	}
 	if (pauses & CUPTI_PAUSE_EXIT)
@@ -987,6 +976,12 @@ void cupti_client_rival_subscribed_v2(const void *params, cupti_subscriber s, cu
 	__atomic_add_fetch(&cupti.rival_solo, 1, __ATOMIC_RELAXED);
 }
 
+static void cupti_rival_leaves(void)
+{
+	cupti.rival_kinds = 0;
+	cupti.rival_seen_ns = clock_monotonic_ns();
+}
+
 void cupti_client_rival_unsubscribes(cupti_subscriber s)
 {
 	uint32_t solo = __atomic_load_n(&cupti.rival_solo, __ATOMIC_RELAXED);
@@ -1000,13 +995,7 @@ void cupti_client_rival_unsubscribes(cupti_subscriber s)
 	}
 	if (solo)
 		__atomic_sub_fetch(&cupti.rival_solo, 1, __ATOMIC_RELAXED);
-	cupti_client_rival_leaves();
-}
-
-void cupti_client_rival_leaves(void)
-{
-	cupti.rival_kinds = 0;
-	cupti.rival_seen_ns = clock_monotonic_ns();
+	cupti_rival_leaves();
 }
 
 /* The rival takes all of CUPTI down, with our registration, and nobody may be inside. */
@@ -1016,7 +1005,7 @@ void cupti_client_rival_finalizes(void)
 	cupti_wait_flush();
 	cupti.registered = false;
 	cupti.clock_set = false;
-	cupti_client_rival_leaves();
+	cupti_rival_leaves();
 }
 
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,

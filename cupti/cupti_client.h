@@ -62,7 +62,6 @@ void cupti_client_rival_subscribes(void);
 void cupti_client_rival_subscribes_v2(const void *params);
 void cupti_client_rival_subscribed_v2(const void *params, cupti_subscriber s, cupti_result res);
 void cupti_client_rival_unsubscribes(cupti_subscriber s);
-void cupti_client_rival_leaves(void);
 void cupti_client_rival_finalizes(void);
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
 				  cupti_buffer_completed_fn *completed);

@@ -105,6 +105,11 @@ static inline bool record_is_launch(const struct record *r)
 	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_COLL;
 }
 
+static inline bool record_is_collective(const struct record *r)
+{
+	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
+}
+
 /* "AllReduce" ...; "Other" if unknown. Static text. */
 const char *record_coll_name(unsigned func);
 /* "float32" ... for a record's dtype; "" if unknown. Static text. */

@@ -24,7 +24,7 @@ struct kernel {
 };
 
 struct normal {
-	uint64_t begin_ns, end_ns, steps, flagged, healthy, healthy_ns;
+	uint64_t begin_ns, end_ns, steps, flagged, healthy;
 	double value[VALUES][KEPT_MAX], sorted[KEPT_MAX];
 	uint32_t kept, stride_log;
 	struct kernel kernel[2 * NORMAL_KERNELS_MAX]; /* by hash of the name */
@@ -155,7 +155,6 @@ void normal_step(struct normal *n, const struct window_step *ws, bool used,
 		return;
 	keep_values(n, s);
 	n->healthy++;
-	n->healthy_ns += s->latency_ns;
 	for (uint32_t i = 0; i < kernel_count; i++)
 		add_kernel(n, &kernels[i]);
 }
@@ -239,7 +238,6 @@ static void fill_when(const struct normal *n, struct normal_when *when)
 	memcpy(when->spans, n->span, sizeof(n->span));
 	when->span_count = n->span_count;
 	when->healthy = n->healthy;
-	when->healthy_ns = n->healthy_ns;
 }
 
 int normal_take(struct normal *n, const char *(*name)(void *arg, uint32_t id), void *arg,

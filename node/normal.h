@@ -21,8 +21,7 @@ struct normal_when {
 	uint32_t threads[NORMAL_THREADS_MAX];
 	struct normal_span spans[NORMAL_SPANS_MAX]; /* times of flagged steps, in order */
 	uint32_t thread_count, span_count;
-	uint64_t healthy;    /* number of healthy steps */
-	uint64_t healthy_ns; /* their total length */
+	uint64_t healthy; /* number of healthy steps */
 };
 
 struct normal;			      /* opaque */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/text/text.h"
 #include "base/text/utf8.h"
 #include "ring/ring_writer.h"
 
@@ -192,13 +193,6 @@ static void fill_role(struct attach_hello *h)
 		text_set(h->role, v);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* The argument after arg, NULL at the end. */
 static const char *next_arg(const char *arg, const char *end)
 {
@@ -222,7 +216,7 @@ static const char *python_script(const char *argv0, const char *end)
 		if (arg)
 			arg = next_arg(arg, end);
 	}
-	return arg && strcmp(arg, "-") && *arg ? base_name(arg) : NULL;
+	return arg && strcmp(arg, "-") && *arg ? text_base(arg) : NULL;
 }
 
 static void fill_program(struct attach_hello *h)
@@ -239,7 +233,7 @@ static void fill_program(struct attach_hello *h)
 	if (n <= 0)
 		return;
 	text[n] = 0;
-	name = base_name(text);
+	name = text_base(text);
 	if (!strncmp(name, "python", 6) || !strncmp(name, "pypy", 4))
 		script = python_script(text, text + n);
 	text_set(h->program, script ? script : name);

@@ -407,10 +407,8 @@ static void scan_done(struct processes *p, struct worker_job *job)
 	mappings_clear(p, process);
 	for (uint32_t i = 0; i < job->scan.count; i++) {
 		const struct mapping *m = &job->scan.mappings[i];
-		struct process_mapping to = {.begin = m->begin,
-					     .end = m->end,
-					     .offset = m->offset,
-					     .load_bias = m->load_bias};
+		struct process_mapping to = {
+		    .begin = m->begin, .end = m->end, .load_bias = m->load_bias};
 
 		/* the worker's data may be outdated in that range */
 		if (m->begin >= process->fresh_end || m->end <= process->fresh_begin)

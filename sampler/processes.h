@@ -28,7 +28,7 @@ struct processes_sink {
 };
 
 struct process_mapping {
-	uint64_t begin, end, offset, load_bias;
+	uint64_t begin, end, load_bias;
 	uint32_t file; /* unwind_store's number; 0: anonymous */
 };
 

@@ -42,8 +42,7 @@ struct record_mmap {
 
 static void on_mmap(struct processes *p, const struct record_mmap *r)
 {
-	struct process_mapping m = {
-	    .begin = r->address, .end = r->address + r->length, .offset = r->offset};
+	struct process_mapping m = {.begin = r->address, .end = r->address + r->length};
 
 	if (m.end <= m.begin || m.end >> 56 || (m.begin | m.end) & 4095 ||
 	    !memchr(r->path, 0, r->header.size - sizeof(*r)))

@@ -717,7 +717,7 @@ static int switches_change(struct sampler_maps *m, bool on)
 
 /* ---- draining ---- */
 
-static int counts_one_by_one(struct sampler_maps *m, int fd, sampler_maps_count_fn fn, void *arg)
+static int counts_one_by_one(int fd, sampler_maps_count_fn fn, void *arg)
 {
 	struct sampler_key key;
 	struct sampler_count count;
@@ -739,14 +739,14 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 	bool first = true;
 
 	if (!m->batch)
-		return counts_one_by_one(m, fd, fn, arg);
+		return counts_one_by_one(fd, fn, arg);
 	do {
 		n = COUNT_BATCH;
 		err = bpf_map_lookup_and_delete_batch(fd, first ? NULL : &at, &at, m->keys,
 						      m->values, &n, &opts);
 		first = false;
 		if (err && err != -ENOENT)
-			return counts_one_by_one(m, fd, fn, arg); /* a bucket exceeds a batch */
+			return counts_one_by_one(fd, fn, arg); /* a bucket exceeds a batch */
 		for (uint32_t i = 0; i < n; i++)
 			fn(arg, &m->keys[i], &m->values[i]);
 	} while (!err);

@@ -684,11 +684,9 @@ void process_losses(const struct process *p, bool events_only,
 		fn(arg, join_loss_name(i), js->loss[i]);
 }
 
-static void add_lost(void *arg, const char *cause, uint64_t count)
+/* The process writes these counters: a hostile one must not wrap the sum. */
+static void add_lost(uint64_t *sum, uint64_t count)
 {
-	/* The process writes these counters: a hostile one must not wrap the sum. */
-	uint64_t *sum = arg;
-
 	*sum = *sum + count < *sum ? UINT64_MAX : *sum + count;
 }
 
@@ -701,7 +699,7 @@ uint64_t process_lost(const struct process *p)
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
 		if (drop_loses[i])
-			add_lost(&sum, NULL, c.drops[i]);
+			add_lost(&sum, c.drops[i]);
 	return sum;
 }
 
@@ -711,7 +709,7 @@ uint64_t process_switched_off(const struct process *p)
 	struct ring_counters c;
 
 	ring_reader_counters(p->reader, &c);
-	add_lost(&sum, NULL, c.drops[RING_DROP_SWITCHED_OFF]);
+	add_lost(&sum, c.drops[RING_DROP_SWITCHED_OFF]);
 	return sum;
 }
 

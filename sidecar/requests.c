@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/daemon/log.h"
 #include "sidecar/process.h"
 #include "sidecar/serving/request_node.h"
 #include "sidecar/ship.h"

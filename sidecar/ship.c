@@ -21,7 +21,6 @@
 #include "sidecar/serving/request_node.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
-#include "sidecar/status.h"
 
 /* If no step ends for this long, a beat names the GPU's unfinished work. */
 #define SHIP_STILL_NS 3000000000ull

@@ -18,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/slow/local_peers.h"
 #include "base/check.h"
 #include "base/daemon/config.h"
 #include "base/daemon/dirs.h"

@@ -63,7 +63,7 @@ static cu_stream per_thread_locked(cu_context c)
 		gpu_stream_drop_locked(p->stream);
 	}
 	p->context = c;
-	p->stream = gpu_stream_new_locked(c, 0, 0);
+	p->stream = gpu_stream_new_locked(c, 0);
 	return p->stream;
 }
 
@@ -410,7 +410,7 @@ CU_API(5050, cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int p
 	if (!gpu_current())
 		return CU_INVALID_CONTEXT;
 	gpu_lock();
-	*out = gpu_stream_new_locked(gpu_current(), flags, priority);
+	*out = gpu_stream_new_locked(gpu_current(), flags);
 	gpu_unlock();
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
@@ -507,7 +507,6 @@ CU_API(2000, cuEventCreate, (cu_event * out, unsigned flags))
 	if (!e)
 		return CU_OUT_OF_MEMORY;
 	e->magic = MAGIC_EVENT;
-	e->flags = flags;
 	*out = e;
 	return CU_OK;
 }

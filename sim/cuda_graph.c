@@ -12,7 +12,6 @@ struct cu_graph_node_st {
 	unsigned *deps;
 	unsigned dep_count;
 	uint64_t id;
-	uint32_t stream_id;
 };
 
 struct cu_graph_st {
@@ -85,7 +84,6 @@ cu_result cuda_graph_capture_locked(struct cu_stream_st *s, const struct gpu_wor
 	n->work = *w;
 	n->index = g->count;
 	n->id = gpu.next_node++;
-	n->stream_id = s->id;
 	n->deps = calloc(s->capture_dep_count ? s->capture_dep_count : 1, sizeof(*n->deps));
 	if (!n->deps || !deps_copy(&s->capture_deps, &s->capture_dep_count, s->capture_deps,
 				   s->capture_dep_count)) {
@@ -316,11 +314,8 @@ static cu_result instantiate(cu_graph_exec *out, cu_graph g)
 		memcpy(n->deps, g->nodes[i]->deps, n->dep_count * sizeof(*n->deps));
 		work_ref(&n->work);
 		e->count = i + 1;
-		e->views[i] = (struct gpu_graph_node_view){.work = &n->work,
-							   .deps = n->deps,
-							   .dep_count = n->dep_count,
-							   .node_id = n->id,
-							   .stream_id = n->stream_id};
+		e->views[i] = (struct gpu_graph_node_view){
+		    .work = &n->work, .deps = n->deps, .dep_count = n->dep_count, .node_id = n->id};
 	}
 	*out = e;
 	return CU_OK;

@@ -157,10 +157,9 @@ CU_API(2020, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
 	return *out ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
-/* attr: 1 context, 2 memory type (1 host, 2 device), 9 device ordinal. */
 /* ---- copies ---- */
 
-/* The block that has all of these bytes; NULL: none. */
+/* The block that contains all of these bytes, or NULL. */
 static const struct block *in_block(uintptr_t p, size_t bytes)
 {
 	const struct block *b = block_of_locked(p);
@@ -233,8 +232,8 @@ CU_API_TWO(3020, 7000, cuMemcpyDtoDAsync_v2, _ptsz,
 	return copy(pt, P(a), P(b), n, COPY_DTOD, s, false);
 }
 
-static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, unsigned width,
-		     cu_stream s)
+CU_API_TWO(3020, 7000, cuMemsetD8Async, _ptsz,
+	   (cu_deviceptr d, unsigned char v, size_t bytes, cu_stream s), (d, v, bytes, s))
 {
 	struct gpu_work w = {.kind = GPU_OP_SET, .bytes = bytes};
 	bool ok;
@@ -245,14 +244,7 @@ static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, un
 	if (!ok)
 		return CU_INVALID_VALUE;
 	if (bytes <= COPY_REAL_BYTES)
-		for (size_t i = 0; i < bytes; i += width)
-			memcpy((char *)P(d) + i, &pattern, width);
+		memset(P(d), v, bytes);
 	w.dur_ns = 1000 + bytes * 1000 / (gpu.copy_bytes_per_us * 60);
 	return cuda_double_submit(s, pt, &w);
-}
-
-CU_API_TWO(3020, 7000, cuMemsetD8Async, _ptsz,
-	   (cu_deviceptr d, unsigned char v, size_t n, cu_stream s), (d, v, n, s))
-{
-	return set(pt, d, n, v, 1, s);
 }

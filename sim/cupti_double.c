@@ -16,6 +16,7 @@
 
 #include "foreign/cupti_v2.h"
 #include "sim/gpu_iface.h"
+#include "sim/sim_base.h"
 
 #define CUPTI_API(type, name, params)                                                              \
 	__attribute__((visibility("default"))) type name params;                                   \
@@ -84,17 +85,9 @@ static struct {
 	uint64_t mono0, user0, mono1, user1;
 } anchor;
 
-static uint64_t clock_read(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 static uint64_t user_time(void)
 {
-	return timestamp_fn ? timestamp_fn() : clock_read(CLOCK_REALTIME);
+	return timestamp_fn ? timestamp_fn() : sim_clock(CLOCK_REALTIME);
 }
 
 /* The closest pair of a few readings: GPU time is interpolated between two such pairs. */
@@ -103,8 +96,8 @@ static void anchor_read(uint64_t *mono, uint64_t *user)
 	uint64_t best = UINT64_MAX;
 
 	for (int i = 0; i < 5; i++) {
-		uint64_t a = clock_read(CLOCK_MONOTONIC), u = user_time();
-		uint64_t b = clock_read(CLOCK_MONOTONIC);
+		uint64_t a = sim_now(), u = user_time();
+		uint64_t b = sim_now();
 
 		if (b - a < best) {
 			best = b - a;
@@ -135,13 +128,6 @@ static uint64_t to_user(uint64_t mono)
 
 /* ---- set-up ---- */
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-	const char *s = getenv(name);
-
-	return s && *s ? strtoull(s, NULL, 10) : otherwise;
-}
-
 static void setup_read(void)
 {
 	static const unsigned sizes[] = {CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
@@ -152,22 +138,22 @@ static void setup_read(void)
 	if (setup.read)
 		return;
 #ifdef SIM_CUPTI_12
-	version = env_number("SIM_CUPTI_KERNEL_VERSION", 9);
+	version = sim_number("SIM_CUPTI_KERNEL_VERSION", 9);
 #else
-	version = env_number("SIM_CUPTI_KERNEL_VERSION", 10);
+	version = sim_number("SIM_CUPTI_KERNEL_VERSION", 10);
 #endif
 	if (version < 5 || version > 10)
 		version = 10;
 	setup.kernel_bytes = sizes[version - 5];
 	setup.memcpy_bytes = version >= 10 ? sizeof(cupti_memcpy) : MEMCPY5_BYTES;
 	setup.graph_bytes = version >= 9 ? GRAPH2_BYTES : GRAPH_BYTES;
-	setup.zero_every = env_number("SIM_CUPTI_ZERO_EVERY", 0);
-	setup.reverse_every = env_number("SIM_CUPTI_REVERSE_EVERY", 0);
-	setup.drop_every = env_number("SIM_CUPTI_DROP_EVERY", 0);
-	setup.rival = env_number("SIM_CUPTI_RIVAL", 0);
-	setup.fail = env_number("SIM_CUPTI_FAIL", 0);
-	setup.v2 = env_number("SIM_CUPTI_V2", 0);
-	setup.v2_fail = env_number("SIM_CUPTI_V2_FAIL", 0);
+	setup.zero_every = sim_number("SIM_CUPTI_ZERO_EVERY", 0);
+	setup.reverse_every = sim_number("SIM_CUPTI_REVERSE_EVERY", 0);
+	setup.drop_every = sim_number("SIM_CUPTI_DROP_EVERY", 0);
+	setup.rival = sim_number("SIM_CUPTI_RIVAL", 0);
+	setup.fail = sim_number("SIM_CUPTI_FAIL", 0);
+	setup.v2 = sim_number("SIM_CUPTI_V2", 0);
+	setup.v2_fail = sim_number("SIM_CUPTI_V2_FAIL", 0);
 	setup.read = true;
 }
 
@@ -560,9 +546,9 @@ CUPTI_API(cupti_result, cuptiGetVersion, (uint32_t * version))
 	if (!version)
 		return CUPTI_INVALID_PARAMETER;
 #ifdef SIM_CUPTI_12
-	*version = (uint32_t)env_number("SIM_CUPTI_VERSION", 24);
+	*version = (uint32_t)sim_number("SIM_CUPTI_VERSION", 24);
 #else
-	*version = (uint32_t)env_number("SIM_CUPTI_VERSION", 130001);
+	*version = (uint32_t)sim_number("SIM_CUPTI_VERSION", 130001);
 #endif
 	return CUPTI_OK;
 }
@@ -609,13 +595,11 @@ static void apply_kinds(void)
 static void truth_note(void)
 {
 	const char *path = getenv("SIM_CUPTI_TRUTH");
-	struct timespec now;
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
 
 	if (fd < 0)
 		return;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	dprintf(fd, "%lld\n", (long long)now.tv_sec * 1000000000 + now.tv_nsec);
+	dprintf(fd, "%llu\n", (unsigned long long)sim_now());
 	close(fd);
 }
 

@@ -18,6 +18,7 @@
 
 #include "sim/gpu_clock.h"
 #include "sim/scramble.h"
+#include "sim/sim_base.h"
 
 #define GPU_WATCH_MAX	  60
 #define GPU_TICK_NS	  4000000ull /* delay of records to the profiler without a flush */
@@ -41,14 +42,6 @@ void gpu_lock(void)
 void gpu_unlock(void)
 {
 	pthread_mutex_unlock(&gpu_mutex);
-}
-
-uint64_t gpu_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 uint64_t gpu_env(const char *name, uint64_t otherwise)
@@ -103,7 +96,7 @@ void gpu_op_unref(struct gpu_op *op)
 
 bool gpu_op_done_locked(struct gpu_op *op)
 {
-	return !op || (op->state == GPU_OP_KNOWN && op->end_ns <= gpu_now());
+	return !op || (op->state == GPU_OP_KNOWN && op->end_ns <= sim_now());
 }
 
 static bool op_counts(const struct gpu_op *op)
@@ -213,7 +206,7 @@ static struct gpu_op *op_new(struct cu_stream_st *s, const struct gpu_work *w, u
 	op->context = s->context->id;
 	op->stream_id = s->id;
 	op->correlation = correlation;
-	op->floor_ns = gpu_now() + gpu.submit_ns;
+	op->floor_ns = sim_now() + gpu.submit_ns;
 	if (w->kind == GPU_OP_KERNEL)
 		op->work.dur_ns = gpu_clock_scale(gpu.visible[op->device], w->dur_ns, op->floor_ns);
 	if (w->kind == GPU_OP_PEER) {
@@ -227,7 +220,6 @@ static void op_enlist(struct gpu_op *op)
 {
 	struct gpu_device *d = &gpu.devices[op->device];
 
-	op->live = true;
 	op->prev = d->tail;
 	op->next = NULL;
 	if (d->tail)
@@ -256,7 +248,6 @@ static void op_delist(struct gpu_op *op)
 	else
 		d->tail = op->prev;
 	d->live_count--;
-	op->live = false;
 	if (op_counts(op)) {
 		op->stream->pending--;
 		gpu_stream_drop_locked(op->stream);
@@ -320,7 +311,7 @@ static void op_record(const struct gpu_op *op, uint64_t end_ns)
 
 void gpu_retire_locked(struct gpu_device *d, bool running)
 {
-	uint64_t now = gpu_now();
+	uint64_t now = sim_now();
 	struct gpu_op *next;
 
 	for (struct gpu_op *op = d->head; op; op = next) {
@@ -479,7 +470,7 @@ void gpu_stream_admit_locked(struct cu_stream_st *s)
 
 /* ---- contexts and streams ---- */
 
-struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags, int priority)
+struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags)
 {
 	struct cu_stream_st *s = calloc(1, sizeof(*s));
 
@@ -487,8 +478,6 @@ struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned fla
 		return NULL;
 	s->magic = GPU_MAGIC_STREAM;
 	s->context = c;
-	s->flags = flags;
-	s->priority = priority;
 	s->nonblocking = flags & 1;
 	s->id = gpu.next_stream++;
 	s->next = c->streams;
@@ -524,7 +513,7 @@ struct cu_context_st *gpu_context_new_locked(int device)
 	c->magic = GPU_MAGIC_CONTEXT;
 	c->device = device;
 	c->id = gpu.next_context++;
-	c->legacy = gpu_stream_new_locked(c, 0, 0);
+	c->legacy = gpu_stream_new_locked(c, 0);
 	if (!c->legacy) {
 		free(c);
 		return NULL;
@@ -550,7 +539,6 @@ struct cu_function_st *gpu_function_locked(struct cu_module_st *m, const char *n
 		free(f);
 		return NULL;
 	}
-	f->module = m;
 	f->next = m->functions;
 	m->functions = f;
 	return f;
@@ -600,7 +588,7 @@ static uint64_t worker_hosts(struct gpu_device *d)
 	while (*p) {
 		struct gpu_op *op = *p, *todo = NULL;
 
-		if (op->start_ns > gpu_now()) {
+		if (op->start_ns > sim_now()) {
 			next = op->start_ns < next ? op->start_ns : next;
 			p = &op->wait_next;
 			continue;
@@ -609,7 +597,7 @@ static uint64_t worker_hosts(struct gpu_device *d)
 		gpu_unlock();
 		op->work.host_fn(op->work.host_arg);
 		gpu_lock();
-		op_known(op, gpu_now(), &todo);
+		op_known(op, sim_now(), &todo);
 		op_drain(todo);
 		gpu_op_unref(op);
 		__atomic_add_fetch(&gpu.known_gen, 1, __ATOMIC_RELEASE);
@@ -643,8 +631,8 @@ static void worker_sleep(struct gpu_device *d, uint32_t bell, uint32_t *const *w
 	for (unsigned i = 0; i < count; i++)
 		v[i + 1] = (struct futex_waitv){
 		    .val = values[i], .uaddr = (uintptr_t)words[i], .flags = FUTEX_32};
-	if (no_waitv && count && until_ns > gpu_now() + GPU_POLL_NS)
-		until_ns = gpu_now() + GPU_POLL_NS;
+	if (no_waitv && count && until_ns > sim_now() + GPU_POLL_NS)
+		until_ns = sim_now() + GPU_POLL_NS;
 	ts = to_timespec(until_ns == UINT64_MAX ? (uint64_t)LONG_MAX / 2 : until_ns);
 	if (!no_waitv) {
 		if (syscall(SYS_futex_waitv, v, count + 1, 0, until_ns == UINT64_MAX ? NULL : &ts,
@@ -682,7 +670,7 @@ static void *worker_main(void *arg)
 		until = worker_hosts(d);
 		hooked = gpu.hooks != NULL;
 		gpu_retire_locked(d, false);
-		now = gpu_now();
+		now = sim_now();
 		tick = hooked && d->head;
 		if (tick && until > now + GPU_TICK_NS)
 			until = now + GPU_TICK_NS;
@@ -814,13 +802,6 @@ static uint32_t iface_context_id(cu_context c)
 	return c && c->magic == GPU_MAGIC_CONTEXT ? c->id : 0;
 }
 
-static int iface_current_device(void)
-{
-	cu_context c = gpu_current();
-
-	return c ? c->device : 0;
-}
-
 int gpu_init(void)
 {
 	int rc = 0;
@@ -864,8 +845,6 @@ int gpu_init(void)
 			}
 			gpu.device_count = n;
 		}
-		for (int i = 0; i < GPU_MAX_DEVICES; i++)
-			gpu.devices[i].index = i;
 		gpu.initialised = true;
 	}
 	if (!gpu.device_count)
@@ -902,5 +881,4 @@ __attribute__((visibility("default"))) const struct gpu_iface gpu_iface = {
     .retire = iface_retire,
     .context_id = iface_context_id,
     .stream_id = iface_stream_id,
-    .current_device = iface_current_device,
 };

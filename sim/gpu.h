@@ -53,7 +53,7 @@ struct gpu_op {
 	unsigned refs;
 	unsigned deps_left;
 	enum gpu_op_state state;
-	bool live, delivered, begun;
+	bool delivered;
 	bool silent; /* makes no record */
 	bool coarse; /* part of a graph launch with a single record */
 	uint64_t floor_ns, start_ns, end_ns;
@@ -69,7 +69,6 @@ struct gpu_op {
 struct cu_function_st {
 	char *name;
 	const struct gpu_peer_ops *peer;
-	struct cu_module_st *module;
 	struct cu_function_st *next;
 };
 
@@ -82,8 +81,6 @@ struct cu_stream_st {
 	uint32_t id;
 	struct cu_context_st *context;
 	bool nonblocking, legacy, destroyed;
-	int priority;
-	unsigned flags;
 	unsigned pending;
 	struct gpu_op *tail;
 	struct cu_stream_st *next; /* the context's streams */
@@ -97,7 +94,6 @@ struct cu_stream_st {
 
 struct cu_event_st {
 	uint32_t magic;
-	unsigned flags;
 	struct gpu_op *op;
 	struct cu_graph_st *capture;
 	struct cu_graph_node_st **capture_deps;
@@ -114,7 +110,6 @@ struct cu_context_st {
 };
 
 struct gpu_device {
-	int index;
 	struct gpu_op *head, *tail; /* live operations by submission */
 	unsigned live_count;
 	struct gpu_op *peers; /* begun, end unknown */
@@ -144,14 +139,13 @@ extern const struct gpu_iface gpu_iface;
 
 void gpu_lock(void);
 void gpu_unlock(void);
-uint64_t gpu_now(void);
 uint64_t gpu_env(const char *name, uint64_t otherwise);
 /* Reads the environment once. 0, CU_NO_DEVICE. */
 int gpu_init(void);
 void gpu_device_start_locked(struct gpu_device *d);
 
 struct cu_context_st *gpu_context_new_locked(int device);
-struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags, int priority);
+struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned flags);
 /* Frees the handle once its work is done. */
 void gpu_stream_drop_locked(struct cu_stream_st *s);
 
@@ -166,7 +160,6 @@ struct gpu_graph_node_view {
 	const unsigned *deps;
 	unsigned dep_count;
 	uint64_t node_id;
-	uint32_t stream_id;
 };
 void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node_view *nodes,
 			     unsigned count, uint32_t graph_id, uint32_t correlation);

@@ -78,5 +78,4 @@ struct gpu_iface {
 	uint32_t (*context_id)(cu_context context);
 	/* 0, or CU_INVALID_HANDLE. */
 	int (*stream_id)(cu_context context, cu_stream stream, bool per_thread, uint32_t *id);
-	int (*current_device)(void);
 };

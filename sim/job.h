@@ -9,7 +9,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
-#include "sim/job_clock.h"
+#include "sim/sim_base.h"
 #include "sim/job_host.h"
 #include "sim/scramble.h"
 
@@ -17,7 +17,6 @@
 #define JOB_MAX_STRETCH 1000
 #define JOB_STREAMS	32
 #define JOB_EVENTS	64
-#define JOB_NAME_BYTES	4096
 
 enum job_fault_kind {
 	JOB_FAULT_NONE,

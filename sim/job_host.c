@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sim/job_clock.h"
+#include "sim/sim_base.h"
 
 #define PACK_FLOATS  (256u << 10) /* 1 MiB: beyond the inner caches, as gradients are */
 #define CALIBRATIONS 50
@@ -73,11 +73,11 @@ int job_host_start(const struct job_host *h, int rank)
 }
 
 /* Rounds to nearest even, as the conversion does. */
-static void pack_bf16(unsigned first, unsigned count)
+static void pack_bf16(unsigned count)
 {
 	uint32_t sum = checksum;
 
-	for (unsigned i = first; i < first + count; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		uint32_t v = source[i];
 
 		packed[i] = (uint16_t)((v + 0x7fff + (v >> 16 & 1)) >> 16);
@@ -92,10 +92,10 @@ uint64_t job_host_kib_of(unsigned ms)
 	uint64_t best = UINT64_MAX;
 
 	for (int i = 0; i < CALIBRATIONS; i++) {
-		uint64_t begin = job_now(), took;
+		uint64_t begin = sim_now(), took;
 
-		pack_bf16(0, PACK_FLOATS);
-		took = job_now() - begin;
+		pack_bf16(PACK_FLOATS);
+		took = sim_now() - begin;
 		best = took && took < best ? took : best;
 	}
 	return ms * UINT64_C(1000000) * kib / best;
@@ -124,6 +124,6 @@ void job_host_work(const struct job_host *h, int rank, unsigned piece, unsigned 
 	for (uint64_t done = 0; done < floats; done += PACK_FLOATS) {
 		uint64_t left = floats - done;
 
-		pack_bf16(0, left < PACK_FLOATS ? (unsigned)left : PACK_FLOATS);
+		pack_bf16(left < PACK_FLOATS ? (unsigned)left : PACK_FLOATS);
 	}
 }

@@ -510,7 +510,7 @@ static void idle(struct rank *r, double share)
 	uint64_t ns = (uint64_t)((double)r->program.nominal_ns * share);
 
 	r->api.ctx_sync();
-	sleep_until(job_now() + ns);
+	sleep_until(sim_now() + ns);
 	r->shift_ns += ns;
 }
 
@@ -518,7 +518,7 @@ static void idle(struct rank *r, double share)
  * difference. */
 static void catch_up(struct rank *r, const struct job_action *a)
 {
-	uint64_t then = r->begin_ns + r->shift_ns + a->dur_ns, now = job_now();
+	uint64_t then = r->begin_ns + r->shift_ns + a->dur_ns, now = sim_now();
 
 	if (a->dur_ns && now > then)
 		r->shift_ns += now - then;
@@ -532,7 +532,7 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 		uint64_t at = r->begin_ns + r->shift_ns + a->at_ns;
 
 		/* A sleep of less than half a millisecond would cost more than it is worth. */
-		if (at > job_now() + 500000)
+		if (at > sim_now() + 500000)
 			sleep_until(at);
 	}
 	switch (a->kind) {
@@ -622,7 +622,7 @@ static const struct job_fault *fault_at(struct rank *r, uint64_t step, uint64_t 
 			continue;
 		if (first == UINT64_MAX) {
 			if (begins[i] == UINT64_MAX &&
-			    job_now() - r->control->start_ns >= f->start_ns)
+			    sim_now() - r->control->start_ns >= f->start_ns)
 				begins[i] = step;
 			first = begins[i];
 		}
@@ -691,7 +691,7 @@ static void run_step(struct rank *r, uint64_t step)
 	double work = ph->work > 0 ? ph->work : (double)ph->count;
 	unsigned late = 0;
 
-	r->begin_ns = job_now();
+	r->begin_ns = sim_now();
 	r->shift_ns = 0;
 	r->input = r->o->skew > 0 ? exp(r->o->skew * job_normal(&r->random)) : 1;
 	fault_graphs(r);
@@ -706,7 +706,7 @@ static void run_step(struct rank *r, uint64_t step)
 	}
 	if (r->mark_end)
 		r->mark_end();
-	truth_step(r, step, ph, job_now());
+	truth_step(r, step, ph, sim_now());
 }
 
 static bool capture_graphs(struct rank *r)
@@ -780,12 +780,12 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 		/* In a step with collectives no rank can be more than one step ahead of rank 0. */
 		if (rank == 0 && o->seconds && control->last_step == UINT64_MAX &&
 		    (__atomic_load_n(&control->finish, __ATOMIC_ACQUIRE) ||
-		     job_now() - control->start_ns > o->seconds * 1000000000ull))
+		     sim_now() - control->start_ns > o->seconds * 1000000000ull))
 			__atomic_store_n(&control->last_step, step + 3, __ATOMIC_RELEASE);
 	}
 	r.api.ctx_sync();
 	if (o->verbose) {
-		double wall = (double)(job_now() - control->start_ns) / 1e9, cpu;
+		double wall = (double)(sim_now() - control->start_ns) / 1e9, cpu;
 
 		getrusage(RUSAGE_SELF, &u);
 		cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +

@@ -238,7 +238,6 @@ static int by_corr(const void *a, const void *b)
 	return x->corr < y->corr ? -1 : x->corr > y->corr;
 }
 
-/* Joins GPU work with the API call that launched it. */
 static void find_launches(struct trace *t)
 {
 	struct event **apis = job_alloc(t->count, sizeof(*apis));

@@ -17,6 +17,7 @@
 #include "sim/nccl_peers.h"
 #include "sim/nccl_profile.h"
 #include "sim/scramble.h"
+#include "sim/sim_base.h"
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 #define NCCL_API(name, params)                                                                     \
@@ -127,13 +128,6 @@ static struct {
 
 /* ---- the driver below ---- */
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-	const char *s = getenv(name);
-
-	return s && *s ? strtoull(s, NULL, 10) : otherwise;
-}
-
 static void driver_init(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
@@ -153,23 +147,15 @@ static void driver_init(void)
 	get("cuCtxSetCurrent", (void **)&driver.set_current, 4000, CU_GPA_DEFAULT, &query);
 	get("cuDevicePrimaryCtxRetain", (void **)&driver.retain, 7000, CU_GPA_DEFAULT, &query);
 	get("cuStreamIsCapturing", (void **)&driver.capturing, 10000, CU_GPA_DEFAULT, &query);
-	driver.bytes_per_us = env_number("SIM_NCCL_MBPS", 120000);
-	driver.latency_ns = env_number("SIM_NCCL_LATENCY_NS", 12000);
-	driver.jitter_ns = env_number("SIM_NCCL_JITTER_NS", 1000);
+	driver.bytes_per_us = sim_number("SIM_NCCL_MBPS", 120000);
+	driver.latency_ns = sim_number("SIM_NCCL_LATENCY_NS", 12000);
+	driver.jitter_ns = sim_number("SIM_NCCL_JITTER_NS", 1000);
 }
 
 static bool driver_ready(void)
 {
 	pthread_once(&driver.once, driver_init);
 	return driver.launch && driver.get_current && driver.set_current && driver.retain;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 /* ---- communicators ---- */
@@ -282,7 +268,7 @@ NCCL_API(GetVersion, (int *version))
 {
 	if (!version)
 		return NCCL_INVALID_ARGUMENT;
-	*version = (int)env_number("SIM_NCCL_VERSION", 22809);
+	*version = (int)sim_number("SIM_NCCL_VERSION", 22809);
 	return NCCL_OK;
 }
 
@@ -498,7 +484,7 @@ static uint64_t run_poll(void *arg)
 	struct plan *p = r->plan;
 
 	if (__atomic_load_n(&p->comm->aborted, __ATOMIC_ACQUIRE))
-		return now_ns();
+		return sim_now();
 	for (unsigned i = 0; i < p->part_count; i++) {
 		struct run_part *q = &r->parts[i];
 		uint64_t end;
@@ -514,7 +500,7 @@ static uint64_t run_poll(void *arg)
 		end = nccl_peers_end(q->meet, q->need);
 		if (!end)
 			continue;
-		nccl_peers_leave(p->comm->peers, q->meet, q->need);
+		nccl_peers_leave(q->meet, q->need);
 		q->done = true;
 		r->left--;
 		if (end > r->end_ns)

@@ -199,7 +199,7 @@ uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need)
 	       __atomic_load_n(&m->cost_ns, __ATOMIC_RELAXED);
 }
 
-void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need)
+void nccl_peers_leave(struct nccl_meet *m, uint32_t need)
 {
 	if (__atomic_add_fetch(&m->acked, 1, __ATOMIC_ACQ_REL) != need)
 		return;

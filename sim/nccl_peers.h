@@ -46,7 +46,7 @@ bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t gener
 /* 0 while a party is missing, and for ever if they differ; otherwise the last arrival plus the
  * cost, equal for all. Call nccl_peers_leave once afterwards. */
 uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need);
-void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need);
+void nccl_peers_leave(struct nccl_meet *m, uint32_t need);
 
 /* The s-th split: publishes color and key; the second call waits for those of all ranks. */
 int nccl_peers_split_tell(struct nccl_peers *p, uint64_t s, int color, int key);

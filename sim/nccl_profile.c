@@ -141,7 +141,7 @@ void nccl_profile_comm_fini(void *context)
 		plugin->finalize(context);
 }
 
-bool nccl_profile_wants(int type)
+static bool wants(int type)
 {
 	return plugin && (__atomic_load_n(&mask, __ATOMIC_RELAXED) & type);
 }
@@ -150,7 +150,7 @@ void *nccl_profile_start(void *context, struct nccl_profiler_v4_event *event)
 {
 	void *handle = NULL;
 
-	if (!nccl_profile_wants(event->type) || start(context, &handle, event))
+	if (!wants(event->type) || start(context, &handle, event))
 		return NULL;
 	return handle;
 }
@@ -163,7 +163,7 @@ void nccl_profile_stop(void *handle)
 
 void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_ns, uint64_t end_ns)
 {
-	if (!nccl_profile_wants(NCCL_PROFILE_KERNEL_CH))
+	if (!wants(NCCL_PROFILE_KERNEL_CH))
 		return;
 	proxy_start();
 	pthread_mutex_lock(&lock);

@@ -16,6 +16,5 @@ void nccl_profile_comm_fini(void *context);
 /* NULL if the plugin does not want such events now. */
 void *nccl_profile_start(void *context, struct nccl_profiler_v4_event *event);
 void nccl_profile_stop(void *handle);
-bool nccl_profile_wants(int type);
 /* A kernel's channel ran from start to end (may be in the future). Does not block. */
 void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_ns, uint64_t end_ns);

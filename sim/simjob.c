@@ -303,7 +303,6 @@ static void set_library_path(void)
 	setenv("LD_LIBRARY_PATH", list, 1);
 }
 
-/* What the ranks of a job have in common. */
 static void set_job(const struct job_options *o, int fd)
 {
 	set_number(CONTROL_ENV, fd);
@@ -402,7 +401,7 @@ static int wait_ranks(const struct job_options *o, struct job_control *c)
 			kill_all(o, SIGTERM);
 		}
 		if (stuck && o->seconds && !ended &&
-		    job_now() - c->start_ns > (o->seconds + 1) * 1000000000ull) {
+		    sim_now() - c->start_ns > (o->seconds + 1) * 1000000000ull) {
 			ended = true; /* a job that hangs on purpose */
 			kill_all(o, SIGKILL);
 		}
@@ -508,7 +507,7 @@ static struct job_control *map_control(int fd)
 static void init_control(const struct job_options *o, struct job_control *c)
 {
 	c->host_kib = o->host.ms ? job_host_kib_of(o->host.ms) : 0;
-	c->start_ns = job_now();
+	c->start_ns = sim_now();
 	c->last_step = o->steps ? o->steps : UINT64_MAX;
 	truth_header(o);
 }

@@ -198,7 +198,7 @@ struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t
 	return i;
 }
 
-/* Takes the item out; the last takes its place. */
+/* Removes the item; the last one takes its slot. */
 static void forget(struct symbol_files *s, struct symbol_files_item *i)
 {
 	const struct symbol_files_item *last = &s->item[--s->count];

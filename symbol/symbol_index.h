@@ -47,5 +47,4 @@ int symbol_index_open(struct symbol_index *x, const char *path);
 void symbol_index_close(struct symbol_index *x); /* also if zeroed and never opened */
 /* 0, -ENOENT, or -errno if the index could not be read. */
 int symbol_index_find(struct symbol_index *x, uint64_t address, struct symbol_hit *out);
-/* Bytes of memory that it uses. */
 size_t symbol_index_memory(const struct symbol_index *x);

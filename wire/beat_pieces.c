@@ -40,7 +40,7 @@ static void step_row(struct fields *f, struct request_step *s, uint64_t *last)
 	*last = s->begin_ns;
 }
 
-/* Times, and then the longest steps: those that there are, each the difference from the one before. */
+/* Times, then the longest steps: only those that are set, each as the difference from the one before. */
 static void times_rows(struct fields *f, struct request_piece *p)
 {
 #define X(t) &p->t,
@@ -142,7 +142,7 @@ static size_t fit_job(struct request_pieces *p, size_t bytes)
 		buf_fini(&it.rows);
 		if (is <= bytes)
 			return is;
-		/* too many by so much, and always fewer */
+		/* a guess from the excess, always below the count */
 		p->count = is < SIZE_MAX
 			       ? (uint32_t)((uint64_t)p->count * bytes / (is + ROW_BYTES_MIN))
 			       : p->count - 1;
@@ -150,7 +150,7 @@ static size_t fit_job(struct request_pieces *p, size_t bytes)
 	return 0;
 }
 
-/* The job with fewest pieces first: it leaves most of its share. */
+/* The job with the fewest pieces first: it leaves the most of its share. */
 void beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes)
 {
 	bool done[LIMIT_NODE_PROCESSES] = {false};

@@ -206,7 +206,6 @@ static bool model_has(const struct model *m, uint32_t row)
 	return row > m->first;
 }
 
-/* The row that a context refers to. */
 static const struct record *model_reference(const struct model *m, const struct context *x)
 {
 	return model_has(m, x->row) ? model_row(m, x->row - m->first - 1) : &no_record;
@@ -236,11 +235,6 @@ static uint32_t model_seq_next(struct model *m, const struct record *r)
 	const struct seq *s = model_seq(m, r);
 
 	return (model_has(m, s->row) ? s->seq : 0) + 1;
-}
-
-static bool counts_seq(const struct record *r)
-{
-	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
 }
 
 static bool expects_launch(const struct record *r)
@@ -322,7 +316,7 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 	}
 	*history = n;
 	*model_name(m, r) = n;
-	if (counts_seq(r))
+	if (record_is_collective(r))
 		*model_seq(m, r) = (struct seq){n.row, r->seq};
 	if (!RECORD_IS_DEVICE(r->kind) && r->correlation)
 		m->launches[r->correlation & m->launch_mask] =
@@ -498,7 +492,7 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	code_rest(c, r, ref, &mask);
 	code_delta(&c->cols[COL_BYTES], &mask, MASK_BYTES, r->bytes, ref->bytes);
 	code_delta(&c->cols[COL_SEQ], &mask, MASK_SEQ, r->seq,
-		   counts_seq(r) ? model_seq_next(m, r) : ref->seq);
+		   record_is_collective(r) ? model_seq_next(m, r) : ref->seq);
 	put_time(&c->cols[COL_GAP_CLASS], &c->gap, sub64(gap, x->gap));
 	put_time(&c->cols[COL_DURATION_CLASS], &c->duration,
 		 sub64(sub64(to_scaled(m, r->end_ns), begin), x->duration));
@@ -760,7 +754,7 @@ static void decode_row(struct model *m, struct decoder *d, struct record *r, uin
 	decode_rest(d, r, ref, mask);
 	r->bytes = get_delta(d, COL_BYTES, mask, MASK_BYTES, ref->bytes);
 	r->seq = (uint32_t)get_delta(d, COL_SEQ, mask, MASK_SEQ,
-				     counts_seq(r) ? model_seq_next(m, r) : ref->seq);
+				     record_is_collective(r) ? model_seq_next(m, r) : ref->seq);
 	gap = add64(get_time(d, COL_GAP_CLASS, COL_GAP_BITS), x->gap);
 	begin = add64(model_floor(m, l), gap);
 	r->begin_ns = from_scaled(m, begin);

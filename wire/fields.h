@@ -9,13 +9,13 @@
 #include "base/buf.h"
 
 struct fields {
-	struct buf *out; /* NULL: reads from here on: */
+	struct buf *out; /* NULL: reads data */
 	const uint8_t *data;
 	size_t bytes, pos;
 	int err; /* the first */
 };
 
-/* -EINVAL, or when reading -EPROTO, unless it is as it must be. */
+/* Unless `allowed`, sets the error: -EINVAL, or -EPROTO when reading. */
 void fields_demand(struct fields *f, bool allowed);
 /* A varint of at most max. */
 void fields_u64(struct fields *f, uint64_t *v, uint64_t max);
@@ -25,9 +25,9 @@ void fields_change(struct fields *f, uint64_t *v, uint64_t before);
 void fields_change32(struct fields *f, uint32_t *v, uint32_t before);
 /* Eight bytes, the lowest first. */
 void fields_fixed64(struct fields *f, uint64_t *v);
-/* A length of at most max, and so many bytes; what is read stays in data. */
+/* A length of at most max, then that many bytes; what is read stays in data. */
 void fields_bytes(struct fields *f, const void **p, size_t *bytes, size_t max);
-/* The same without a zero byte. */
+/* The same; a zero byte is an error. */
 void fields_text(struct fields *f, const char **p, size_t *bytes, size_t max);
 /* The first error; -ENOMEM: the buffer is full; -EPROTO: not all was read. */
 int fields_end(const struct fields *f);

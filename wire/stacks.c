@@ -133,7 +133,7 @@ static void thread_row(struct fields *f, const struct head *h, struct stack_swit
 #define WITH_TAKEN   (1u << 14)
 #define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
 
-/* Which are not 0, then their values. */
+/* A mask of the values that are not 0, then these values. */
 static void taken_row(struct fields *f, struct stack_switch *s)
 {
 	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
@@ -515,9 +515,10 @@ static void *table(struct unpacker *u, uint32_t count, size_t bytes)
 	return p;
 }
 
-int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b)
+int stacks_unpack(const void *data, size_t bytes, struct stack_batch *b)
 {
-	return stacks_unpack_within(data, bytes, max_bytes, LIMIT_WINDOW_STACK_FRAMES, b);
+	return stacks_unpack_within(data, bytes, LIMIT_WIRE_UNPACKED_BYTES,
+				    LIMIT_WINDOW_STACK_FRAMES, b);
 }
 
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,

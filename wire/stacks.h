@@ -9,10 +9,10 @@
 
 /* Appends the block. 0, -EMSGSIZE beyond the bounds, -ENOMEM. */
 int stacks_pack(const struct stack_batch *b, struct buf *out);
-/* Fills an empty batch that the caller has initialised; max_bytes bounds the unpacked size. Equal
- * strings, stacks and samples are merged. -EPROTO, -EMSGSIZE, -ENOMEM. */
-int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b);
-/* With at most this many frames in all stacks, unfolded (at most LIMIT_WINDOW_STACK_FRAMES); else
- * -EMSGSIZE. */
+/* Fills an empty batch that the caller has initialised. Equal strings, stacks and samples are merged.
+ * -EPROTO, -EMSGSIZE, -ENOMEM. */
+int stacks_unpack(const void *data, size_t bytes, struct stack_batch *b);
+/* With at most max_bytes unpacked and this many frames in all stacks, unfolded (at most
+ * LIMIT_WINDOW_STACK_FRAMES); else -EMSGSIZE. */
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
 			 struct stack_batch *b);

@@ -149,13 +149,15 @@ static size_t unpacked_of(const struct buf *b)
 	return b->bytes && !pack_size(b->data, b->bytes, SIZE_MAX, &bytes) ? bytes : 0;
 }
 
+enum { STEPS, NAMES, RECORDS, STACKS, PADDING, FIELDS };
+
 /* The reader's work, as its budget counts it. */
-static size_t work_of(const struct window *w, const struct buf *fields, size_t count)
+static size_t work_of(const struct window *w, const struct buf *fields)
 {
 	size_t work = w->step_count * sizeof(*w->steps) + w->name_count * sizeof(*w->names) +
 		      ((size_t)w->host_count + w->device_count) * sizeof(*w->host);
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < PADDING; i++)
 		work += unpacked_of(&fields[i]);
 	for (uint32_t i = 0; i < w->stacks.stack_count; i++)
 		work += w->stacks.stacks[i].count * sizeof(*w->stacks.frames);
@@ -181,8 +183,6 @@ static int pad(Sysom__Wire__Window *pb, size_t work, struct buf *padding)
 	pb->padding = (ProtobufCBinaryData){padding->bytes, padding->data};
 	return 0;
 }
-
-enum { STEPS, NAMES, RECORDS, STACKS, PADDING, FIELDS };
 
 int wire_window_encode(const struct window *w, struct buf *out)
 {
@@ -214,7 +214,7 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	pb.records = (ProtobufCBinaryData){field[RECORDS].bytes, field[RECORDS].data};
 	pb.content_stacks = (ProtobufCBinaryData){field[STACKS].bytes, field[STACKS].data};
 	if (!err)
-		err = pad(&pb, work_of(w, field, PADDING), &field[PADDING]);
+		err = pad(&pb, work_of(w, field), &field[PADDING]);
 	e.window = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_WINDOW, LIMIT_WIRE_MESSAGE_BYTES, out);

@@ -289,7 +289,7 @@ void wire_sketch_free(struct sketch *s)
 	s->function_count = s->kernel_count = s->setting_count = 0;
 }
 
-/* ---- as much as fits ---- */
+/* ---- shortening ---- */
 
 /* Part of a list that is dropped at a time when it does not fit. */
 #define CUT_PART       8u

@@ -441,7 +441,6 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 		r->began_ns = now_ns;
 	r->rank = b->rank.rank;
 	r->world_size = b->rank.world_size;
-	r->local_rank = b->rank.local_rank;
 	r->pid = b->rank.pid;
 	r->start_time_ticks = b->rank.start_time_ticks;
 	r->seen_ns = now_ns;
@@ -554,7 +553,6 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	joins = !r->seen_ns && part->proven;
 	fill_rank(r, b, now_ns);
 	r->stalled_ns = since_here(b->stalled_since_ns, n->now_ns, now_ns);
-	job->seen_ns = now_ns;
 	/* Mark a job complete as soon as its last rank joins: then a node that appears even before
 	 * the next tick is a stranger. */
 	if (joins && !job->complete && job->world > 0 && job->used >= (uint32_t)job->world)
@@ -704,7 +702,6 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 	free(r->sketch);
 	r->sketch = copy;
 	r->sketch_bytes = (uint32_t)bytes;
-	r->sketch_ns = now_ns;
 out:
 	pthread_mutex_unlock(&f->lock);
 	return good;

@@ -150,8 +150,7 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 		part = make_part(job, node);
 		if (!part)
 			return NULL;
-		*part =
-		    (struct fleet_part){.node = node, .key = f->nodes[node].key, .born_ns = now_ns};
+		*part = (struct fleet_part){.node = node, .key = f->nodes[node].key};
 	}
 	if (first) {
 		forget_proofs(job);

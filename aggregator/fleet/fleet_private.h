@@ -87,7 +87,7 @@ struct fleet_rank {
 	bool used, compared;
 	bool ended;	/* its process has ended; stats are its last */
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
-	int32_t rank, world_size, local_rank;
+	int32_t rank, world_size;
 	uint32_t pid;
 	/* Times on this machine's clock. window_ns: when its last window came or was requested;
 	 * windows in which it only waited do not count. */
@@ -121,7 +121,6 @@ struct fleet_rank {
 	uint64_t launch_steps;
 	void *sketch; /* the message as received */
 	uint32_t sketch_bytes;
-	uint64_t sketch_ns;
 };
 
 /* A node's part in a job. */
@@ -129,7 +128,7 @@ struct fleet_part {
 	uint32_t node; /* FLEET_NONE: dropped */
 	/* key: of the node's name, because places are reused; for a dropped part: 1 + the next
 	 * dropped part, or 0 */
-	uint64_t key, born_ns, seen_ns;
+	uint64_t key, seen_ns;
 	/* requests open on the node, how long the oldest has waited, and when the node reported
 	 * this; 0: never */
 	uint32_t running, waiting;
@@ -164,7 +163,7 @@ struct fleet_pull {
 
 struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
-	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
+	uint64_t key, born_ns, look_ns, save_ns, refused;
 	uint64_t sender;		     /* the sender whose beat made the job known */
 	int32_t world;			     /* 0: unknown */
 	int32_t worlds_before[FLEET_WORLDS]; /* latest first */

@@ -74,7 +74,6 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 	else
 		*out = (struct diagnosis_rank){.gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
-	out->node = m->node;
 	if (m->steps.flagged > out->steps && out->steps) /* other windows have the same cause */
 		out->steps =
 		    m->steps.flagged < UINT32_MAX ? (uint32_t)m->steps.flagged : UINT32_MAX;
@@ -90,7 +89,6 @@ static void plain_view(const struct member *m, const struct excerpt *p, bool hea
 {
 	excerpt_rank(p, healthy, out);
 	out->rank = m->rank;
-	out->node = m->node;
 }
 
 /* Switches to another window of the same rank; settings and group stay the same. */

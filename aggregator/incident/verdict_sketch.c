@@ -40,7 +40,6 @@ static void figures(const struct sketch *k, struct diagnosis_rank *r)
 {
 	*r = (struct diagnosis_rank){
 	    .rank = k->rank.rank,
-	    .node = k->rank.node,
 	    .steps = k->steps < UINT32_MAX ? (uint32_t)k->steps : UINT32_MAX,
 	    .step_ns = known(k->latency_ns),
 	    .self_ns = known(k->self_ns),

@@ -47,7 +47,6 @@ struct diagnosis_group {
  * signals if their count is not 0 (signals that are always reported do not count). */
 struct diagnosis_rank {
 	int32_t rank;
-	const char *node;
 	uint64_t begin_unix_ns, end_unix_ns; /* when it was slow, as a suspect; 0: not known */
 	uint32_t steps;			     /* 0: only signals or settings are known */
 	/* its steps are of a kind that recurs after this many (kinds.h); 0: of the usual one, or of

@@ -294,7 +294,7 @@ static double nearest(const struct diagnosis_view *v, const struct comparison *c
 			const struct diagnosis_function *f = &v->who->function[i];
 
 			if (f->kind == FUNCTION_KERNEL || (python && f->kind != FUNCTION_PYTHON) ||
-			    function_class_is_plumbing(f->name, f->kind) || !of(v, c, f, &g))
+			    function_class_is_plumbing(f->name) || !of(v, c, f, &g))
 				continue;
 			if (!pass)
 				most_ns = fmax(most_ns, g.grown_ns);
@@ -424,7 +424,7 @@ static void compare_functions(struct diagnosis_view *v, const struct diagnosis_b
 		grow(v, b, launch_only, f, &g);
 		add_class(sums, &g);
 		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta &&
-		    !function_class_is_plumbing(f->name, f->kind)) {
+		    !function_class_is_plumbing(f->name)) {
 			v->function_delta = g.held_delta;
 			text_copy(v->function_name, sizeof(v->function_name), f->name);
 		}

@@ -645,13 +645,6 @@ struct named {
 	char room[NAME_BYTES];
 };
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static bool resolve(const struct window *w, struct namer *n, const struct stack_frame *f, char *out,
 		    size_t bytes)
 {
@@ -684,14 +677,14 @@ static void name_frame(const struct window *w, struct namer *n, const struct sta
 	case STACK_FRAME_PYTHON:
 		text = stack_batch_text(b, f->file);
 		snprintf(out, bytes, "%s%s%s%s", stack_batch_text(b, f->object), *text ? " (" : "",
-			 base_of(text), *text ? ")" : "");
+			 text_base(text), *text ? ")" : "");
 		return;
 	case STACK_FRAME_NATIVE:
 		if (f->object >= b->object_count)
 			break;
 		if (resolve(w, n, f, out, bytes))
 			return;
-		text = base_of(stack_batch_text(b, b->objects[f->object].path));
+		text = text_base(stack_batch_text(b, b->objects[f->object].path));
 		snprintf(out, bytes, *text == '[' ? "%s" : "[%s]", text); /* "[vdso]" is whole */
 		return;
 	default:
@@ -902,7 +895,6 @@ static void finish(struct excerpt *p)
 		for (uint32_t i = 0; i < parts[k]->rank.kernel_count; i++)
 			parts[k]->kernels[i].name = p->pool + (size_t)parts[k]->kernels[i].name;
 		parts[k]->rank.kernel = parts[k]->kernels;
-		parts[k]->rank.node = p->node;
 		p->bytes += parts[k]->rank.kernel_count * sizeof(struct diagnosis_kernel);
 	}
 	p->slow.rank.function = p->functions;
@@ -1246,7 +1238,6 @@ struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void 
 		p = calloc(1, sizeof(*p));
 	if (p) {
 		atomic_init(&p->holders, 1);
-		text_copy(p->node, sizeof(p->node), w->rank.node);
 		p->begin_unix_ns = (int64_t)w->begin_ns + w->realtime_offset_ns;
 		if (add_all(p, w, &parts, &names)) {
 			finish(p);

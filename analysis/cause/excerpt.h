@@ -49,7 +49,7 @@ struct excerpt {
 	struct window_ledger ledger;
 	struct excerpt_kind kind[WINDOW_LEDGER_KINDS];
 	uint32_t kinds;
-	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[SLOW_STEP_TEXT_BYTES], waker[48];
+	char launch_thread[32], gil_holder[SLOW_STEP_TEXT_BYTES], waker[48];
 	/* the stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)";
 	 * "": not known */
 	char stuck[EXCERPT_STUCK_BYTES];

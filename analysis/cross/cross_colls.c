@@ -218,7 +218,6 @@ void cross_colls_push(struct cross *c, uint32_t slot, const struct beat_rank *b,
 				c->stats.no_room++;
 				continue;
 			}
-			in->comm = k->comm;
 			in->step = (int64_t)k->step + s->offset;
 			in->weak = !s->strong;
 			in->expected = comm_size(b, k->comm);

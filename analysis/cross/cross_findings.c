@@ -91,7 +91,7 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 }
 
 static struct cross_finding *open_one(struct cross *c, const struct cross_role_part *rp,
-				      int64_t begin_ns, uint64_t first_step, uint64_t now_ns)
+				      int64_t begin_ns, uint64_t first_step)
 {
 	struct cross_finding *room = NULL;
 
@@ -109,11 +109,8 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_role_p
 		return NULL;
 	}
 	free(room->culprits);
-	*room = (struct cross_finding){.used = true,
-				       .role = rp->role,
-				       .first_step = first_step,
-				       .begin_unix_ns = begin_ns,
-				       .opened_ns = now_ns};
+	*room = (struct cross_finding){
+	    .used = true, .role = rp->role, .first_step = first_step, .begin_unix_ns = begin_ns};
 	c->stats.findings++;
 	return room;
 }
@@ -136,8 +133,7 @@ static void finish_culprit(struct cross *c, struct cross_finding *f, struct cros
 			f->last_step = f->culprits[i].last_step;
 }
 
-void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *flag,
-			 uint64_t now_ns)
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *flag)
 {
 	uint32_t slot = rp->members[flag->member].slot, bit = 1u << flag->measure;
 	struct cross_culprit *k;
@@ -148,8 +144,7 @@ void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const stru
 	if (!f) {
 		if (flag->ended || explained)
 			return;
-		f = open_one(c, rp, cross_findings_time(rp, flag->first_step), flag->first_step,
-			     now_ns);
+		f = open_one(c, rp, cross_findings_time(rp, flag->first_step), flag->first_step);
 		k = f ? add_culprit(c, f, slot) : NULL;
 		if (!k)
 			return;

@@ -49,7 +49,7 @@ struct cross_entry {
 
 struct cross_instance {
 	uint64_t key; /* 0: free */
-	uint64_t comm, born_ns;
+	uint64_t born_ns;
 	uint64_t draw; /* selects which part of the ranks this collective samples */
 	int64_t step, base_unix_ns;
 	struct cross_entry *entries;
@@ -122,7 +122,7 @@ struct cross_role_part {
 /* A role whose members have unequal work from step to step. */
 struct cross_imbalance {
 	bool open, changed, ended;
-	uint32_t role, members, folded;
+	uint32_t role, folded;
 	/* even_ns: since when the imbalance has not been seen */
 	uint64_t first_step, last_step, reported_ns, even_ns;
 	int64_t begin_unix_ns, end_unix_ns;
@@ -144,7 +144,7 @@ struct cross_culprit {
 struct cross_finding {
 	bool used, changed, ended;
 	uint32_t role;
-	uint64_t first_step, last_step, opened_ns, reported_ns;
+	uint64_t first_step, last_step, reported_ns;
 	int64_t begin_unix_ns, end_unix_ns;
 	struct cross_culprit *culprits;
 	uint32_t count, peers;
@@ -215,7 +215,6 @@ int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step);
 /* Fills *out with the job and the period, and no finding yet. Times before the epoch become 0. */
 void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns,
 			  bool ended, struct finding_report *out);
-void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *f,
-			 uint64_t now_ns);
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *f);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);
 void cross_findings_tick(struct cross *c, uint64_t now_ns);

@@ -401,7 +401,7 @@ static void push_row(struct cross *c, struct cross_role_part *rp, const struct c
 	peers_push(rp->peers, r->index * rp->steps, self, late, rp->step_ns, rp->steps);
 	while (peers_next(rp->peers, &f))
 		if (f.member < rp->count && rp->members[f.member].slot != CROSS_NONE)
-			cross_findings_flag(c, rp, &f, now_ns);
+			cross_findings_flag(c, rp, &f);
 	cross_skew_push(rp, r->index);
 }
 

@@ -124,7 +124,6 @@ static void update_imbalance(struct cross *c, struct cross_role_part *rp, struct
 	m->last_step = rp->times[newest].step + rp->steps - 1;
 	m->end_unix_ns = rp->times[newest].end_unix_ns;
 	m->skew = *k;
-	m->members = rp->count;
 	m->folded = rp->skew_folded;
 	m->effect_ns = k->loss * rp->self_typical_ns;
 	if (!m->reported_ns || now_ns - m->reported_ns >= CROSS_REFRESH_NS) {

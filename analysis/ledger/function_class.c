@@ -303,7 +303,7 @@ bool function_class_is_libc_lock(const char *name)
 	return FIRST(libc_lock, name) != NULL;
 }
 
-bool function_class_is_plumbing(const char *name, unsigned kind)
+bool function_class_is_plumbing(const char *name)
 {
 	return !*name || FIRST(plumbing, name) != NULL;
 }

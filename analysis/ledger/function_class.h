@@ -17,4 +17,4 @@ enum ledger_what function_class_what(const char *name);
  * stream. */
 bool function_class_is_libc_lock(const char *name);
 /* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
-bool function_class_is_plumbing(const char *name, unsigned kind);
+bool function_class_is_plumbing(const char *name);

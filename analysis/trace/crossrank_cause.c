@@ -53,7 +53,6 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 		steps += !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
 	*d = (struct diagnosis_rank){
 	    .rank = c->steps->rank[r].rank,
-	    .node = "",
 	    .steps = steps,
 	    .step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
 	    .self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),

@@ -590,7 +590,7 @@ static enum config_result read_switches(struct switches *s, const char *program,
 	return CONFIG_RUN;
 }
 
-static bool is_switch(int argc, char **argv, int *i)
+static bool is_switch(char **argv, int *i)
 {
 	const char *a = argv[*i];
 
@@ -628,7 +628,7 @@ enum config_result config_load(void *into, const struct config_key *keys, size_t
 	if (read_file(&r, s.required) || read_environment(into, keys, n))
 		return CONFIG_EXIT_BAD;
 	for (int i = 1; i < argc; i++)
-		if (!is_switch(argc, argv, &i) && read_flag(into, keys, n, program, argc, argv, &i))
+		if (!is_switch(argv, &i) && read_flag(into, keys, n, program, argc, argv, &i))
 			return CONFIG_EXIT_BAD;
 	if (check && check(into, why, sizeof(why))) {
 		fprintf(stderr, "%s: %s\n", access(s.path, R_OK) ? program : s.path, why);

@@ -5,10 +5,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 /* Copies, and cuts to fit. The result is always NUL-terminated. */
 void text_copy(char *to, size_t room, const char *from);
+/* The part after the last slash, or the whole path if it ends there. */
+static inline const char *text_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+static inline bool text_ends(const char *text, const char *with)
+{
+	size_t n = strlen(text), k = strlen(with);
+
+	return n >= k && !strcmp(text + n - k, with);
+}
 /* Nanoseconds to milliseconds; 0 for values that are not finite, because JSON cannot express
  * them. */
 double text_ms(double ns);

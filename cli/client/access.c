@@ -107,7 +107,7 @@ int access_client(struct client *c, const char *url, char *why, size_t why_bytes
 		strcpy(c->ca, s.ca);
 		strcpy(c->token, s.token);
 	}
-	if (ca && *ca) /* a file that can't be read has its message when it is needed */
+	if (ca && *ca) /* an unreadable file is reported when it is used */
 		snprintf(c->ca, sizeof(c->ca), "%s", ca);
 	explicit_bzero(&s, sizeof(s));
 	return err;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest JSON answer: 10,000 ranks at about 400 bytes each. */
+/* Bound of a JSON answer; 10,000 ranks take about 4 MB. */
 #define ANSWER_BYTES (16u << 20)
 
 int client_init_url(struct client *c, const char *url)
@@ -93,7 +93,7 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 		 os ? strerror((int)os) : "no answer");
 }
 
-/* curl names one reason for every distrust; GnuTLS, which it uses here, has each. */
+/* curl has one error for every untrusted certificate; GnuTLS, its backend here, has the exact one. */
 static void explain_distrust(struct client_error *e, const struct client *c, long status)
 {
 	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
@@ -168,9 +168,9 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 	return 0;
 }
 
-/* json: the body of a POST, or NULL. */
-static int request(const struct client *c, const char *method, const char *path, const char *json,
-		   double timeout_s, struct buf *out, struct client_error *e)
+/* json: the body of a POST, or ""; NULL: a GET. */
+static int request(const struct client *c, const char *path, const char *json, double timeout_s,
+		   struct buf *out, struct client_error *e)
 {
 	struct curl_slist *headers = NULL;
 	char url[2048];
@@ -199,12 +199,12 @@ static int request(const struct client *c, const char *method, const char *path,
 	curl_easy_setopt(h, CURLOPT_USERAGENT, "sysom");
 	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(h, CURLOPT_WRITEDATA, out);
-	if (strcmp(method, "POST") == 0) {
+	if (json) {
 		curl_easy_setopt(h, CURLOPT_POST, 1L);
-		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, (long)(json ? strlen(json) : 0));
-		curl_easy_setopt(h, CURLOPT_POSTFIELDS, json ? json : "");
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, (long)strlen(json));
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, json);
 	}
-	if (json)
+	if (json && *json)
 		headers = curl_slist_append(NULL, "Content-Type: application/json");
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
@@ -220,14 +220,13 @@ static int request(const struct client *c, const char *method, const char *path,
 	return r;
 }
 
-int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
-		   struct buf *out, struct client_error *e)
+int client_bytes(const struct client *c, const char *path, struct buf *out, struct client_error *e)
 {
-	return request(c, method, path, NULL, timeout_s, out, e);
+	return request(c, path, NULL, 30, out, e);
 }
 
-static int decoded(const struct client *c, const char *method, const char *path, const char *body,
-		   double timeout_s, json_t **out, struct client_error *e)
+static int decoded(const struct client *c, const char *path, const char *body, double timeout_s,
+		   json_t **out, struct client_error *e)
 {
 	struct buf answer;
 	json_error_t je;
@@ -235,7 +234,7 @@ static int decoded(const struct client *c, const char *method, const char *path,
 
 	*out = NULL;
 	buf_init(&answer, ANSWER_BYTES);
-	r = request(c, method, path, body, timeout_s, &answer, e);
+	r = request(c, path, body, timeout_s, &answer, e);
 	if (!r) {
 		/* jansson bounds the depth (JSON_PARSER_MAX_DEPTH) and checks the UTF-8 */
 		*out = json_loadb((const char *)answer.data, answer.bytes, 0, &je);
@@ -251,23 +250,25 @@ static int decoded(const struct client *c, const char *method, const char *path,
 	return r;
 }
 
-int client_json(const struct client *c, const char *method, const char *path, json_t **out,
-		struct client_error *e)
+int client_json(const struct client *c, const char *path, json_t **out, struct client_error *e)
 {
-	return decoded(c, method, path, NULL, 10, out, e);
+	return decoded(c, path, NULL, 10, out, e);
 }
 
 int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
 		struct client_error *e)
 {
-	char *text = json_dumps(body, JSON_COMPACT);
+	char *text;
 	int r;
 
 	*out = NULL;
+	if (!body)
+		return decoded(c, path, "", 10, out, e);
+	text = json_dumps(body, JSON_COMPACT);
 	if (!text)
 		return -ENOMEM;
 	/* the aggregator may have to index a large file first */
-	r = decoded(c, "POST", path, text, 120, out, e);
+	r = decoded(c, path, text, 120, out, e);
 	free(text);
 	return r;
 }

@@ -26,14 +26,12 @@ struct client_error {
 int client_init_url(struct client *c, const char *url);
 /* -ENAMETOOLONG. */
 int client_init_socket(struct client *c, const char *path);
-/* path: begins with /api/; method: "GET" or "POST". The caller initialises out, which bounds the body.
- * 0; -ENOENT: 404; -ECONNREFUSED: no answer; -EFBIG; -EIO: any other failure. */
-int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
-		   struct buf *out, struct client_error *e);
+/* GET; path: begins with /api/. The caller initialises out, which bounds the body. 0; -ENOENT: 404;
+ * -ECONNREFUSED: no answer; -EFBIG; -EIO: any other failure. */
+int client_bytes(const struct client *c, const char *path, struct buf *out, struct client_error *e);
 /* The same, decoded; the caller owns *out (json_decref). -EPROTO: not JSON. */
-int client_json(const struct client *c, const char *method, const char *path, json_t **out,
-		struct client_error *e);
-/* POST of a JSON body (borrowed). */
+int client_json(const struct client *c, const char *path, json_t **out, struct client_error *e);
+/* POST of a JSON body (borrowed; NULL: none). */
 int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
 		struct client_error *e);
 /* Appends "?key=value" or "&key=value" to the path, the value percent-encoded. value NULL: nothing. If

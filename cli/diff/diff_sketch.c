@@ -160,7 +160,7 @@ static int take(struct diff_source *s, const char *arg, const char *path, json_t
 	struct client_error e;
 	int err;
 
-	if (client_json(&s->client, "GET", path, answer, &e))
+	if (client_json(&s->client, path, answer, &e))
 		return commands_complain("diff", &e);
 	err = read_sketch(*answer, &s->sketch);
 	if (!err)
@@ -270,7 +270,7 @@ static int open_baseline(struct diff_source *s, const char *arg, char part[][WIR
 	int rc = EXIT_NOTHING;
 
 	client_add(path, sizeof(path), "job", part[0]);
-	if (client_json(&s->client, "GET", path, &all, &e))
+	if (client_json(&s->client, path, &all, &e))
 		return commands_complain("diff", &e);
 	found = choose(all, arg, part[1], part[2]);
 	if (found) {

@@ -10,13 +10,13 @@
 
 #include "base/text/jsonget.h"
 #include "base/limits.h"
+#include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/diff/incident_diff.h"
 #include "cli/profile/folded.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/pprof_read.h"
 #include "cli/report/incident_load.h"
-#include "cli/text/naming.h"
 #include "render/term.h"
 #include "cli/trace/trace_reader.h"
 #include "wire/codec.h"
@@ -160,12 +160,12 @@ static const char *kind_of(const char *path)
 	ssize_t n = 0;
 
 	snprintf(plain, sizeof(plain), "%s", path);
-	if (naming_ends(plain, ".gz"))
+	if (text_ends(plain, ".gz"))
 		plain[strlen(plain) - 3] = '\0';
-	else if (naming_ends(plain, ".zst"))
+	else if (text_ends(plain, ".zst"))
 		plain[strlen(plain) - 4] = '\0';
 	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-		if (naming_ends(plain, endings[i][0]))
+		if (text_ends(plain, endings[i][0]))
 			return endings[i][1];
 	if (!trace_reader_open(&r, path)) {
 		n = trace_reader_read(r, begin, sizeof(begin) - 1);

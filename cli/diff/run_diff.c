@@ -216,7 +216,6 @@ static int add_spans(struct run_diff *d, int side)
 	return 0;
 }
 
-/* Merges rows with the same name. */
 static size_t join_spans(struct run_diff_span *v, size_t count)
 {
 	size_t kept = 0;

@@ -3,9 +3,9 @@
  * functions, settings. Owns: its rows; borrows the sides for its life. Threads: one caller.
  *
  * A step figure differs if its medians differ by more than RUN_DIFF_SHARE of the step and by more than
- * four standard errors (of a median: 1.2533 sigma / sqrt(n), sigma from the MAD). A rate differs if it does
- * so by more than four standard errors of a binomial. Steps at edges and gaps (STEP_FLAG_EDGE, _GAP,
- * _RESYNC) don't count. Functions: analysis/cause/profile.h.
+ * four standard errors (of a median: 1.2533 sigma / sqrt(n), sigma from the MAD). A rate differs by more
+ * than four standard errors of a binomial. Steps at edges and gaps (STEP_FLAG_EDGE, _GAP, _RESYNC) don't
+ * count. Functions: analysis/cause/profile.h.
  *
  * If a side has RUN_DIFF_SLOW_MIN slow steps (out or flagged), its steps, spans and kernels are only those
  * of its slow steps: the healthy steps around them would hide them in medians and means.

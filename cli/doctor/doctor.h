@@ -36,7 +36,7 @@ int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out
 /* state_dir: of sysomd's files */
 void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
-/* Reports running processes that asked for the library and don't have it. */
+/* Finds running processes that have the library in LD_PRELOAD and run without it. */
 void doctor_jobs_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);
 void doctor_sampler_check(struct doctor *d);

@@ -78,7 +78,7 @@ int doctor_cluster(const struct options *o)
 
 	if (err)
 		return err;
-	err = client_json(&c, "GET", "/api/v1/status", &status, &e);
+	err = client_json(&c, "/api/v1/status", &status, &e);
 	if (!err)
 		err = commands_list(&c, "nodes", NULL, NULL, NODES_MAX, &nodes, &e);
 	if (err) {

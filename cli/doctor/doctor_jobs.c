@@ -30,7 +30,8 @@ static FILE *open_of(const char *pid, const char *name)
 	return fopen(path, "re");
 }
 
-/* Whether a record of this file of the process begins with prefix and holds the library's name. */
+/* Whether a record of the process's file begins with prefix and contains the library's name. end: of a
+ * record. */
 static bool names_library(const char *pid, const char *file, int end, const char *prefix)
 {
 	FILE *f = open_of(pid, file);

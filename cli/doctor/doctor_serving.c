@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What jobs give sysomd and the aggregator that they cannot use (catalogues, values of spans, requests,
- * profiler plugins), and which of their ranks were started again. */
+ * Input of jobs that sysomd and the aggregator cannot use (catalogues, values of spans, requests, profiler
+ * plugins), and restarted ranks. */
 #include <string.h>
 
 #include "base/text/jsonget.h"
@@ -16,7 +16,7 @@ static void put_count(char *text, size_t bytes, const char *label, double n)
 		snprintf(text + at, bytes - at, "%s%s: %s", at ? "; " : "", label, term_count(n));
 }
 
-/* Ranks whose number of that name is above 0. */
+/* Ranks whose value of one key is above 0. */
 struct some {
 	unsigned count;
 	const json_t *first, *last; /* NULL: none */
@@ -71,8 +71,8 @@ static void check_restarts(struct doctor *d, const json_t *ranks)
 		    term_safe(jsonget_text(last, "job"), 60), jsonget_number(last, "before_pid"));
 }
 
-/* Sums of causes over the ranks; the first rank that has one, NULL: none has. unless: not of ranks that
- * have this cause; or NULL. */
+/* Sums the causes over the ranks, except ranks with the cause `unless` (NULL: all ranks). Returns the
+ * first rank that has one, or NULL. */
 static const json_t *sum_lost(const json_t *ranks, const char *const causes[], unsigned count,
 			      const char *unless, double sum[])
 {

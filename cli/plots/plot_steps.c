@@ -15,7 +15,7 @@
 /* Points that the keyboard can reach, one by one; the table below the chart has them all. */
 #define FOCUS_MAX 40
 
-/* Where nobody is to blame, all ranks are. */
+/* The culprits, or all ranks if nobody is to blame. */
 static bool is_shown(const json_t *in, const struct trace_rank *r)
 {
 	return plots_is_culprit(in, r) || !json_array_size(json_object_get(in, "ranks"));
@@ -62,7 +62,7 @@ static size_t count_flagged(const struct trace_rank *r)
 	return n;
 }
 
-/* A point's tip stands at the top right. */
+/* A point's tooltip is at the top right. */
 static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 {
 	bool focus = count_flagged(r) <= FOCUS_MAX;

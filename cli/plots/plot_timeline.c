@@ -57,15 +57,14 @@ ORDER_BY(by_latency, const struct window_step *,
 	 ORDER((*a)->step.latency_ns, (*b)->step.latency_ns)
 	     ?: ORDER((*a)->step.index, (*b)->step.index));
 
-/* How far its work differs from the other step's, by the times that these should take; 0: not known. */
+/* How much the work of two steps differs, by their expected latencies; 0: not known. */
 static double differs(const struct window_step *s, const struct window_step *from)
 {
 	return from->expected_ns > 0 ? fabs(s->expected_ns / from->expected_ns - 1) : 0;
 }
 
-/* The median one of the slow steps, or of the healthy ones with as much work as a slow one (like), among
- * those whose records are all there. The host may launch and wait for a step's work within the next step,
- * so that one has to be there too. */
+/* The median slow step or, with `like`, the median healthy step with as much work. It must have all its
+ * records and a next step, within which the host may still launch and wait for its work. */
 static const struct window_step *typical(const struct trace_rank *r, const struct window_step *like)
 {
 	const struct window_step **list = calloc(r->step_count + 1, sizeof(*list)), *found = NULL;
@@ -186,7 +185,7 @@ static void put_run(struct lane *l)
 	l->run.count = 0;
 }
 
-/* Whether the account is of the kernel. Its name may be cut, and ends with the launch configuration. */
+/* An account's name may be cut, and ends with the launch configuration. */
 static bool is_of_kernel(const char *account, const char *kernel)
 {
 	size_t n = kernel_name_bytes(account);
@@ -194,7 +193,7 @@ static bool is_of_kernel(const char *account, const char *kernel)
 	return n && !strncmp(account, kernel, n) && (!account[n] || !kernel[n]);
 }
 
-/* The verdict's colour for its accounts. kernel: NULL if it is none. */
+/* "hot" for the accounts of the verdict, else class. kernel: NULL if it is none. */
 static const char *class_for(const struct lane *l, enum ledger_kind kind, const char *kernel,
 			     const char *class)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plots.h - the pictures of a report that are not of one rank against another (those are in
- * report_plots.c): steps over time, one step in detail, where the culprits are, what their GPUs did.
- * Each writes a section, or nothing where the windows have no data for it. Trust: incident and windows
- * are peers' data. Threads: one caller. */
+ * plots.h - pictures of a report: steps over time, one step in detail, where the culprits are, what their
+ * GPUs did. (report_plots.c has those that compare ranks.) Each writes a section, or nothing where the
+ * windows have no data for it. Trust: incident and windows are peers' data. Threads: one caller. */
 #pragma once
 
 #include <jansson.h>

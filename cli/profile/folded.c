@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/room.h"
-#include "cli/text/naming.h"
+#include "base/text/text.h"
 #include "model/stack.h"
 #include "render/term.h"
 #include "cli/trace/trace_reader.h"
@@ -177,7 +177,7 @@ char *folded_name(int kind, const char *function, const char *file)
 	char *out;
 	int n = kind == STACK_FRAME_KERNEL ? asprintf(&out, "%s_[k]", function)
 		: kind == STACK_FRAME_PYTHON && *file
-		    ? asprintf(&out, "%s (%s)", function, naming_base(file))
+		    ? asprintf(&out, "%s (%s)", function, text_base(file))
 		    : asprintf(&out, "%s", function);
 
 	return n < 0 ? NULL : out;

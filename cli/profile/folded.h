@@ -4,9 +4,9 @@
  * Owns: the text of all lines. Threads: one caller. Trust: the file is hostile: lines, depth and the whole
  * are bounded.
  *
- * How much does one sample add to a line? 1, if values are counts. If every value is at least
- * FOLDED_NANOSECONDS_MIN, they are times, and a sample adds the file's smallest value. If values have
- * fractions, the number of samples is not known. */
+ * One sample adds 1 to a line if values are counts. If every value is at least FOLDED_NANOSECONDS_MIN,
+ * they are times, and a sample adds the file's smallest value. If values have fractions, the number of
+ * samples is not known. */
 #pragma once
 
 #include <stddef.h>

@@ -6,8 +6,8 @@
 #include "analysis/cause/profile.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
+#include "base/text/text.h"
 #include "cli/profile/profile_out.h"
-#include "cli/text/naming.h"
 #include "render/term.h"
 
 /* Less is normal when threads take turns. */
@@ -88,10 +88,10 @@ static void describe(char *out, size_t bytes, const char *function, const char *
 {
 	if (*file && line)
 		snprintf(out, bytes, "%s (%s:%u)", term_safe(function, 60),
-			 term_safe(naming_base(file), 40), line);
+			 term_safe(text_base(file), 40), line);
 	else if (*file)
 		snprintf(out, bytes, "%s (%s)", term_safe(function, 60),
-			 term_safe(naming_base(file), 40));
+			 term_safe(text_base(file), 40));
 	else if (*module && *function != '[')
 		snprintf(out, bytes, "%s  %s", term_safe(function, 80), term_safe(module, 40));
 	else

@@ -9,9 +9,9 @@
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
+#include "base/text/text.h"
 #include "cli/profile.pb-c.h"
 #include "cli/profile/folded.h"
-#include "cli/text/naming.h"
 #include "model/stack.h"
 #include "render/term.h"
 #include "cli/trace/trace_reader.h"
@@ -40,9 +40,9 @@ ORDER_BY(by_function, function_t *, ORDER((*a)->id, (*b)->id));
 static char *name_of(const struct reader *r, const function_t *f)
 {
 	const char *name = text(r, f->name), *file = text(r, f->filename);
-	int kind = !strcmp(file, "[kernel]")  ? STACK_FRAME_KERNEL
-		   : naming_ends(file, ".py") ? STACK_FRAME_PYTHON
-					      : STACK_FRAME_NATIVE;
+	int kind = !strcmp(file, "[kernel]") ? STACK_FRAME_KERNEL
+		   : text_ends(file, ".py")  ? STACK_FRAME_PYTHON
+					     : STACK_FRAME_NATIVE;
 
 	return folded_name(kind, *name ? name : "[unknown]", file);
 }

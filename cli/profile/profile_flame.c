@@ -108,7 +108,6 @@ static uint64_t value(struct page *p, unsigned column, uint32_t i)
 	}
 }
 
-/* Whether the page has this column. */
 static bool is_wanted(const struct page *p, unsigned column)
 {
 	if (column < FIRST_METRIC + GPU)

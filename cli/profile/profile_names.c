@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/room.h"
+#include "base/text/text.h"
 #include "cli/text/intern.h"
-#include "cli/text/naming.h"
 
 struct slot {
 	uint64_t address;
@@ -50,7 +50,7 @@ static void find_pids(struct profile_names *n)
 static int make_plain(struct profile_names *n)
 {
 	for (uint32_t i = 0; i < n->b->object_count; i++) {
-		const char *module = naming_base(stack_batch_text(n->b, n->b->objects[i].path));
+		const char *module = text_base(stack_batch_text(n->b, n->b->objects[i].path));
 
 		/* "[vdso]" already has brackets */
 		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") <
@@ -225,7 +225,7 @@ static int native(struct profile_names *n, const struct stack_frame *f, struct p
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
 	struct slot *s;
 
-	out->module = naming_base(stack_batch_text(n->b, n->b->objects[f->object].path));
+	out->module = text_base(stack_batch_text(n->b, n->b->objects[f->object].path));
 	out->function = out->raw = n->plain[f->object];
 	s = slot_of(n, f->object, address);
 	if (!s)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/text/text.h"
 #include "cli/profile/profile_flame.h"
 #include "cli/profile/profile_pprof.h"
-#include "cli/text/naming.h"
 
 /* Smaller frames are narrower than a tenth of a pixel of a wide screen. */
 #define FLAME_SHARE_MIN 0.00005
@@ -29,7 +29,7 @@ enum profile_format profile_out_format(const char *path)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(endings); i++)
-		if (naming_ends(path, endings[i].ending))
+		if (text_ends(path, endings[i].ending))
 			return endings[i].format;
 	return PROFILE_HTML;
 }

@@ -10,7 +10,6 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/text/intern.h"
-#include "cli/text/naming.h"
 
 /* All sums have a text as their key: function and module, place and reason, thread and function. */
 struct entry {
@@ -127,7 +126,10 @@ static bool of_scheduler(const char *name)
 					    "schedule_hrtimeout_range_clock",
 					    "schedule_hrtimeout"};
 
-	return naming_among(names, ARRAY_LEN(names), name) >= 0;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return false;
 }
 
 /* The innermost Python frame, else the innermost user function with a name. */
@@ -233,8 +235,6 @@ static int add_thread(struct sums *s, const struct stack_batch *b, const struct 
 	e->total_ns += from->weight_ns;
 	if (from->gil == STACK_GIL_WAITER)
 		e->self_ns += from->weight_ns;
-	if (from->gil == STACK_GIL_HOLDER)
-		e->count += from->weight_ns;
 	return 0;
 }
 
@@ -275,7 +275,6 @@ static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct p
 		g->wait_tid = w->tid;
 		g->wait_comm = w->comm;
 		g->wait_ns = w->self_ns;
-		g->hold_ns = w->count;
 		g->thread_ns = w->total_ns;
 	}
 	for (uint32_t i = 0; g->wait_tid && i < b->sample_count && !err; i++) {

@@ -28,7 +28,7 @@ struct profile_block {	   /* a place where the main thread waits, or any thread 
 
 struct profile_gil {
 	uint64_t thread_ns;	     /* of the waiting thread, on and off the CPU */
-	uint64_t wait_ns, hold_ns;   /* parts of it: waiting for the GIL, holding it */
+	uint64_t wait_ns;	     /* the part of it that waits for the GIL */
 	uint32_t wait_pid, wait_tid; /* the thread that waits longest; 0: none */
 	const char *wait_comm;
 	uint32_t hold_tid; /* the thread that held it longest meanwhile; 0: not seen */

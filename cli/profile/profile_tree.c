@@ -153,10 +153,8 @@ static int add_sample(struct profile_tree *t, const struct stack_batch *b,
 	} else if (s->kind == STACK_OFF_CPU) {
 		t->nodes[at].off_ns +=
 		    t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
-		t->nodes[at].off_count += s->count;
 	} else {
 		t->nodes[at].on_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
-		t->nodes[at].on_count += s->count;
 	}
 	return 0;
 }

@@ -25,8 +25,7 @@ struct profile_node {
 	uint32_t first, next; /* child, sibling; 0: none */
 	/* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
 	uint8_t kind, flags;
-	uint64_t on_ns, off_ns; /* of the stacks that end here */
-	uint64_t on_count, off_count;
+	uint64_t on_ns, off_ns;			       /* of the stacks that end here */
 	uint64_t gpu_ns;			       /* GPU time of what ends here */
 	uint64_t base_on_ns, base_off_ns, base_gpu_ns; /* the same of the reference */
 };

@@ -29,7 +29,7 @@ static bool same_id(const struct symbol_want *x, const struct symbol_want *y)
 	return x->id_bytes == y->id_bytes && !memcmp(x->id, y->id, x->id_bytes);
 }
 
-/* The question about the first of count wants; *asked says how many they are. */
+/* A request for the first of count wants; *asked: how many it covers. */
 static json_t *question(const struct symbol_want *w, size_t count, size_t *asked)
 {
 	json_t *objects = json_array(), *addresses = NULL;

@@ -41,7 +41,7 @@ struct replay_events {
 	struct buf line;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
-	uint64_t few; /* files without three steps */
+	uint64_t few; /* files with fewer than three steps */
 };
 
 /* sysom: ranks by the paper's mean + 2 sigma, for comparison */

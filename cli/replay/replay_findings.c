@@ -2,18 +2,12 @@
 #include "cli/replay/replay_findings.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #include "base/text/json_text.h"
+#include "base/text/text.h"
 #include "render/term.h"
 
 #define TEXT_RANKS 16u /* the most that text names; JSON names all */
-
-/* JSON has no infinity and no NaN. */
-static double number(double v)
-{
-	return isfinite(v) ? v : 0;
-}
 
 void replay_findings_json(FILE *to, const struct finding *f,
 			  const struct replay_findings_extra *extra)
@@ -28,7 +22,7 @@ void replay_findings_json(FILE *to, const struct finding *f,
 	    ",\"effect_ns\":%.1f,\"title\":",
 	    f->first_step, f->last_step, finding_kind_name(f->kind),
 	    finding_layer_name(finding_cause_layer(f->cause)), finding_cause_id(f->cause),
-	    number(f->excess), number(f->confidence), number(f->effect_ns));
+	    text_finite(f->excess), text_finite(f->confidence), text_finite(f->effect_ns));
 	json_text_print(to, "", finding_cause_title(f->cause));
 	json_text_print(to, ",\"remedy\":", finding_cause_remedy(f->cause));
 	if (extra && extra->has_sure_step)
@@ -42,7 +36,7 @@ void replay_findings_json(FILE *to, const struct finding *f,
 		const struct finding_line *l = &f->evidence[i];
 
 		fprintf(to, "%s{\"layer\":\"%s\",\"effect_ns\":%.1f,\"text\":", i ? "," : "",
-			finding_layer_name(l->layer), number(l->effect_ns));
+			finding_layer_name(l->layer), text_finite(l->effect_ns));
 		json_text_print(to, "", l->text);
 		fputc('}', to);
 	}

@@ -133,7 +133,7 @@ static double off(double expected, const struct row *r)
 	return fabs(expected - r->ns) / r->ns;
 }
 
-/* Of the rows: those of one fold, those of all others, or (fold FOLDS) all. */
+/* Takes the rows outside one fold; FOLDS: all rows. */
 static void take(struct link_samples *s, const struct group *g, uint32_t without)
 {
 	memset(s, 0, sizeof(*s));

@@ -24,7 +24,7 @@ int replay_live_open(struct replay_live **out, const struct replay_live_config *
 void replay_live_close(struct replay_live *l); /* NULL is a no-op */
 /* Takes the trace's memory, leaving it empty; each rank once. 0, -ENOMEM. */
 int replay_live_add(struct replay_live *l, struct replay_trace *t);
-/* align: of the same ranks, by number; borrowed for the call. Prints what is reported when, then the
+/* align: of the same ranks, by number; borrowed for the call. Prints each report at its time, then the
  * incidents with their findings. 0, -ENOMEM. */
 int replay_live_run(struct replay_live *l, const struct align_job *align,
 		    struct replay_live_stats *out);

@@ -20,7 +20,6 @@
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_reader.h"
 
-/* The kind of a row, from its kind field and its name. */
 enum row_kind {
 	ROW_KERNEL,
 	ROW_NCCL,
@@ -461,7 +460,7 @@ static struct join_slot *join_of(const struct join *j, const struct record *r)
 	return at == IDMAP_NONE ? NULL : &j->slots[at];
 }
 
-/* The same; *out: new, if there is none yet. 0 or -ENOMEM. */
+/* The same, but adds a missing one. 0 or -ENOMEM. */
 static int join_add(struct join *j, const struct record *r, struct join_slot **out)
 {
 	uint32_t at = j->by_id.count;

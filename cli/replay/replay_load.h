@@ -22,7 +22,6 @@
 /* The most different names in one trace. */
 #define REPLAY_LOAD_NAMES_MAX 1000000u
 
-/* The meaning of a name. */
 struct replay_name {
 	bool optimizer, coll; /* of record_is_optimizer and record_is_coll_kernel */
 	uint8_t api;	      /* the loader's kind of call */

@@ -255,7 +255,6 @@ static void print_finding(void *to, const struct crossrank_finding *f)
 		replay_findings_text(stdout, &f->finding, &extra);
 }
 
-/* Compares the earlier run with this one. */
 static int print_before(struct replay_ranks *r, const struct crossrank_job *job,
 			struct replay_ranks *before)
 {

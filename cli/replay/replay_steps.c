@@ -10,6 +10,7 @@
 
 #include "analysis/expect/roofline.h"
 #include "base/text/json_text.h"
+#include "base/text/text.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
 #include "cli/text/pages.h"
@@ -98,12 +99,6 @@ static int read_header(struct replay *r, const struct replay_input *in, const st
 	return 0;
 }
 
-/* JSON has no infinity and no NaN. */
-static double known(double v)
-{
-	return isfinite(v) ? v : 0;
-}
-
 static void print_step(const struct replay *r, uint32_t key, const struct roofline_verdict *v,
 		       double latency_ns)
 {
@@ -112,8 +107,8 @@ static void print_step(const struct replay *r, uint32_t key, const struct roofli
 	printf(
 	    ",\"state\":\"%s\",\"expected_ns\":%.1f,\"latency_ns\":%.1f,\"excess\":%.6f,\"out\":%s"
 	    "%s%s%s,\"flagged\":%s}\n",
-	    roofline_state_name(v->state), known(v->expected_ns), known(latency_ns),
-	    known(v->excess), v->out ? "true" : "false", v->novel ? ",\"novel\":true" : "",
+	    roofline_state_name(v->state), text_finite(v->expected_ns), text_finite(latency_ns),
+	    text_finite(v->excess), v->out ? "true" : "false", v->novel ? ",\"novel\":true" : "",
 	    v->drift ? ",\"drift\":true" : "",
 	    latency_ns > 0 ? "" : ",\"skipped\":\"latency not positive\"",
 	    v->flagged ? "true" : "false");

@@ -180,7 +180,6 @@ static size_t values_of(const char *text, size_t bytes)
 	return values;
 }
 
-/* Reads the incident of --incident. */
 static int parse_known(struct replay_window *w, struct trace_reader *in, char *text)
 {
 	ssize_t n = read_all(in, text, LIMIT_REPLAY_JSON_BYTES + 1);
@@ -268,7 +267,6 @@ static int replay_file(struct replay_window *w, const char *path)
 	return rc;
 }
 
-/* After the last window. */
 static int finish_windows(struct replay_window *w)
 {
 	struct replay_incident_stats s;

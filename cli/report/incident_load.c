@@ -14,7 +14,7 @@
 
 /* The most windows of one incident: 8 ranks for minutes. */
 #define WINDOWS_MAX 4096
-/* Ranks whose sketches are asked for: so many stand in a report's first lines. */
+/* The most sketches that are requested; a report's first lines name as many ranks. */
 #define NICS_MAX 16
 /* malloc keeps a freed window's memory for the next one; this is the largest value that it allows. */
 #define KEPT_BYTES (32 << 20)
@@ -36,7 +36,7 @@ static int load_one(const struct client *c, const char *id, const json_t *ranks,
 
 	buf_init(&body, LIMIT_WIRE_MESSAGE_BYTES);
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", id);
-	r = client_request(c, "GET", path, 30, &body, &e);
+	r = client_bytes(c, path, &body, &e);
 	if (r) {
 		commands_complain("", &e);
 		buf_fini(&body);
@@ -111,7 +111,7 @@ static void load_nic(const struct client *c, struct trace_rank *r)
 	snprintf(rank, sizeof(rank), "%d", r->who.rank);
 	client_add(path, sizeof(path), "job", r->who.job);
 	client_add(path, sizeof(path), "rank", rank);
-	if (client_json(c, "GET", path, &sketch, &e)) /* none came yet, or none is kept any more */
+	if (client_json(c, path, &sketch, &e)) /* none came yet, or none is kept any more */
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(settings); k++)
 		json_array_foreach (json_object_get(sketch, "settings"), i, s)

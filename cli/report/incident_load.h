@@ -11,5 +11,5 @@
  * one undecoded window at a time. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);
-/* Fills in each culprit's NIC, if the job chose one for NCCL, from the culprit's latest sketch. */
+/* Sets the culprits' NIC that the job chose for NCCL, from their latest sketches. */
 void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m);

@@ -7,7 +7,8 @@
 #include "render/incident_text.h"
 #include "render/term.h"
 
-const char *job_text_often(const json_t *kind)
+/* "every 50 steps", "12 of every 60 steps", "at no fixed interval". */
+static const char *often(const json_t *kind)
 {
 	double period = jsonget_number(kind, "period"), steps = jsonget_number(kind, "steps");
 	static char out[96];
@@ -48,7 +49,7 @@ static void print_kind(FILE *to, const json_t *kind)
 		     *waiting = json_object_get(kind, "waiting");
 	const char *cause = jsonget_text(kind, "cause");
 
-	fprintf(to, "  %-24s", job_text_often(kind));
+	fprintf(to, "  %-24s", often(kind));
 	fprintf(to, " %9s", term_ms(jsonget_number(kind, "cost_ms")));
 	fprintf(to, " %8s", term_percent(jsonget_number(kind, "share")));
 	fprintf(to, " %7s", term_count(jsonget_number(kind, "count")));

@@ -8,5 +8,3 @@
 
 /* answer: of /api/v1/kinds; a kind may have a "cause", from the incident of its first occurrence. */
 void job_text_print(FILE *to, const json_t *answer);
-/* "every 50 steps", "12 of every 60 steps", "at no fixed interval". Static buffer. */
-const char *job_text_often(const json_t *kind);

@@ -255,8 +255,8 @@ struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank
 	double peers[RANK_GRID_RANKS_MAX];
 	uint32_t n = 0;
 
-	/* The excess is that of the self times beside it: the median of each column's excess may be of
-	 * another column than the median self time. */
+	/* The excess of the median self times: the median of the columns' excess may be from another
+	 * column than the median self time. */
 	for (uint32_t r = 0; g->by_peers && r < g->rank_count; r++)
 		if (!strcmp(g->rank[r]->who.role, g->rank[rank]->who.role))
 			peers[n++] = median_cell(g, r, flagged).self_ns;

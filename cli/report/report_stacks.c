@@ -85,7 +85,6 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }
 
-/* The functions whose share of the CPU differs significantly. */
 static int put_functions(FILE *to, const struct incident_diff *diff)
 {
 	uint64_t had[2] = {incident_diff_samples(diff->base), incident_diff_samples(diff->other)};

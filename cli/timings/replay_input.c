@@ -57,8 +57,8 @@ int replay_input_each(struct replay_input *in, const char *path, replay_input_ro
 	return status;
 }
 
-/* The columns with these names: of one whole name, which may have a comma, else of a list with commas.
- * -E2BIG: more than `most`. -ENOENT: no column has the name that *at of *bytes begins. */
+/* Finds columns by one name, which may contain a comma, else by a comma-separated list. -E2BIG: more than
+ * `most`. -ENOENT: no column has the name at *at with *bytes. */
 static int find_columns(const struct trace_field *f, uint32_t n, const char *names, uint32_t *out,
 			uint32_t most, const char **at, size_t *bytes)
 {
@@ -86,7 +86,6 @@ static int find_columns(const struct trace_field *f, uint32_t n, const char *nam
 	}
 }
 
-/* So many bytes of a longer text. */
 static const char *quoted(const char *text, size_t bytes)
 {
 	char copy[QUOTED + 1];
@@ -113,8 +112,7 @@ int replay_input_columns(const struct replay_input *in, const struct trace_field
 	return count < 0 ? -1 : count;
 }
 
-/* The row's key columns with commas between, and a zero byte. Returns the bytes before that;
- * -ENAMETOOLONG. */
+/* Joins the row's key columns with commas. Returns the bytes before the final NUL; -ENAMETOOLONG. */
 static int join(const struct trace_field *f, const uint32_t *column, uint32_t count, char *to,
 		size_t room)
 {

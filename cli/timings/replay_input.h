@@ -20,17 +20,17 @@ struct replay_input {
 /* Takes one row. 0, or an exit status after a message. */
 typedef int replay_input_row(void *arg, const struct replay_input *in, struct trace_field *f);
 
-/* Hands every row of the file to `row`, while standard output takes what it prints. 0, or an exit
- * status after a message. Only in->blank lasts from file to file. */
+/* Calls `row` for every row of the file, or until standard output fails. 0, or an exit status after a
+ * message. Only in->blank is kept from file to file. */
 int replay_input_each(struct replay_input *in, const char *path, replay_input_row *row, void *arg);
 /* Prints "path:line: what: which"; which NULL: without. Returns EXIT_USAGE. */
 int replay_input_bad(const struct replay_input *in, const char *what, const char *which);
-/* The columns of the header f that are named in a list with commas; names NULL: none. Returns how
- * many, or -1 after a message. */
+/* Finds the columns of header f by their comma-separated names; NULL: none. Returns how many, or -1 after
+ * a message. */
 int replay_input_columns(const struct replay_input *in, const struct trace_field *f,
 			 const char *names, uint32_t *out, uint32_t most);
 
-/* What some columns of a row have, joined by commas, as a number. */
+/* Numbers the keys of rows: the values of some columns, joined by commas. */
 struct replay_keys {
 	struct intern texts;
 	uint32_t column[REPLAY_INPUT_COLUMNS_MAX], count;

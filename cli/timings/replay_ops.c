@@ -249,8 +249,8 @@ static void add_lateness(struct ops *o, const struct entry *e, uint32_t n, doubl
 	}
 }
 
-/* A rank may have waited for other ranks of its replica: for their lateness, and for what they took longer
- * than their stage. */
+/* A rank may have waited for other ranks of its replica: for their lateness, and for their excess over
+ * their stage. */
 static void subtract_waits(struct ops *o, double *late, double *others)
 {
 	uint32_t n = o->t.workers;

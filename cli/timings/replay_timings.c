@@ -224,8 +224,8 @@ static int reread(struct timings *t, bool list)
 	return err;
 }
 
-/* Times without a unit, all between 0 and 1, may be shares of something. If only a name calls them times,
- * or if they reach 1, --unit is required. */
+/* Times without a unit, all between 0 and 1, may be shares of something. If a column's name alone calls
+ * them times, or the largest is 1, --unit is required. */
 static int check_unit(const struct timings *t)
 {
 	const struct timing_column *named = NULL;

@@ -42,8 +42,8 @@ struct replay_workers {
 #define REPLAY_WORKERS_TIMES 1 /* flag of a command that takes --time and --unit */
 extern const struct option_row replay_workers_rows[];
 
-/* Reads the options of the kind c into *r, which begins the kind's struct; hands every row of the
- * file to `row`, then calls finish. Both get r. Returns the exit code; frees r's tables. */
+/* Reads the options of the kind c into *r, which begins the kind's struct; calls `row` for every row of
+ * the file, then finish. Both get r. Returns the exit code; frees r's tables. */
 int replay_workers_main(struct replay_workers *r, const struct command *c, int argc, char **argv,
 			replay_input_row *row, int (*finish)(void *kind));
 /* The index of an id; a new id gets the next one. -ENOMEM, -E2BIG. */

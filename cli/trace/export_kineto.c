@@ -120,14 +120,13 @@ static void put_flow(struct writer *w, char phase, uint64_t id, unsigned long pi
 		phase == 'f' ? ", \"bp\": \"e\"" : "");
 }
 
-static void put_name(struct writer *w, const char *what, unsigned long pid, const char *tid,
-		     const char *name, bool first)
+static void put_name(struct writer *w, unsigned long pid, const char *name, bool first)
 {
-	fprintf(w->to,
-		"%s{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %lu, \"tid\": %s, \"ts\": 0, "
-		"\"args\": {\"%s\": ",
-		first ? "\n" : ",\n", what, pid, tid,
-		strcmp(what, "process_labels") ? "name" : "labels");
+	fprintf(
+	    w->to,
+	    "%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %lu, \"tid\": 0, \"ts\": 0, "
+	    "\"args\": {\"name\": ",
+	    first ? "\n" : ",\n", pid);
 	json_text_print(w->to, "", name);
 	fputs("}}", w->to);
 }
@@ -144,7 +143,7 @@ static void put_processes(struct writer *w)
 		snprintf(text, sizeof(text), "%s%s%s on %s",
 			 r->who.rank < 0 ? "" : term_rank(r->who.rank), r->who.rank < 0 ? "" : " ",
 			 r->who.program, r->who.node);
-		put_name(w, "process_name", host_pid(w, i), "0", text, first);
+		put_name(w, host_pid(w, i), text, first);
 		first = false;
 		for (size_t k = 0; k < r->device_count; k++) {
 			uint32_t d = r->device[k].thread;
@@ -153,12 +152,11 @@ static void put_processes(struct writer *w)
 				continue;
 			seen[d / 64] |= 1ull << d % 64;
 			snprintf(text, sizeof(text), "GPU %u of %s", d, term_rank(r->who.rank));
-			put_name(w, "process_name", device_pid(w, i, d), "0", text, false);
+			put_name(w, device_pid(w, i, d), text, false);
 		}
 	}
 }
 
-/* The device work that a host record launched. */
 struct launched {
 	bool any;
 	uint32_t correlation; /* 0: not known */

@@ -282,7 +282,7 @@ static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_
 	} else if (of == OF_STEP) {
 		trace_label_step(&l, s->of);
 	} else if (of == OF_WINDOW) {
-		trace_label_window(&l, w->model, s->of);
+		trace_label_window(&l, s->of);
 	} else {
 		const struct record *rec = s->of;
 
@@ -379,7 +379,7 @@ static unsigned group_of(const struct record *r)
 	case RECORD_STEP_END:
 		return 0; /* shown by the steps track */
 	case RECORD_SPAN_REQUEST:
-		return 0; /* says more about a span */
+		return 0; /* shown by the request's track */
 	case RECORD_GAP:
 		return GROUP_GAPS;
 	case RECORD_SPAN:

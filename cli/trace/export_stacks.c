@@ -221,7 +221,6 @@ static int put_sample(struct rank_writer *w, const struct stack_sample *s)
 			      SLICE_NS * (2 * i + 1) / (2 * count);
 		w->e->put(w->e->arg, &p);
 		p.interned_data = NULL;
-		w->e->samples++;
 	}
 	return 0;
 }
@@ -235,7 +234,7 @@ struct array {
 		&(pointer), (count), sizeof(*(pointer))                                            \
 	}
 
-/* Allocates all of them, or none. */
+/* make: allocates the arrays (0, -ENOMEM); else frees them. */
 static int arrays_make(const struct array *a, size_t count, bool make)
 {
 	int err = 0;

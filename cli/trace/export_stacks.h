@@ -15,7 +15,6 @@ struct export_stacks {
 	void (*ids)(void *arg, uint32_t pid, uint32_t tid, int *shown_pid, int *shown_tid);
 	/* for the whole file, since interned ids must differ between ranks; zero at first */
 	uint64_t strings, mappings, frames, callstacks;
-	uint64_t samples; /* written */
 };
 
 /* Writes the rank's stacks; names: of r->stacks. 0 or -ENOMEM. */

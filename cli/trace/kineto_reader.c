@@ -252,7 +252,6 @@ static int on_string(void *ctx, const unsigned char *text, size_t bytes)
 	return value_done(k);
 }
 
-/* Reads an integer of at least 0. */
 static bool integer(const char *text, size_t bytes, uint64_t *out)
 {
 	uint64_t v = 0;

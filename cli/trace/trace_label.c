@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/trace/trace_label.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/span_kind.h"
+#include "base/text/text.h"
 
 static void start(struct trace_label *l, const char *category)
 {
@@ -32,7 +32,7 @@ static void put_uint(struct trace_label *l, const char *key, uint64_t v)
 
 static void put_double(struct trace_label *l, const char *key, double v)
 {
-	next(l, key, TRACE_ARG_DOUBLE)->d = isfinite(v) ? v : 0;
+	next(l, key, TRACE_ARG_DOUBLE)->d = text_finite(v);
 }
 
 static void put_text(struct trace_label *l, const char *key, const char *text)
@@ -243,8 +243,7 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 		put_text(l, "cpu_bound", "the GPU waited for launches");
 }
 
-void trace_label_window(struct trace_label *l, const struct trace_model *m,
-			const struct trace_window *w)
+void trace_label_window(struct trace_label *l, const struct trace_window *w)
 {
 	start(l, "window");
 	snprintf(l->name, sizeof(l->name), "window (%s)", window_reason_name(w->reason));
@@ -258,8 +257,7 @@ uint64_t trace_label_collective(const struct record *r)
 {
 	uint64_t h;
 
-	if (!r->key || (r->kind != RECORD_COLL && r->kind != RECORD_COLL_KERNEL) ||
-	    r->func >= RECORD_COLL_GROUP_START)
+	if (!r->key || !record_is_collective(r) || r->func >= RECORD_COLL_GROUP_START)
 		return 0;
 	h = hash_mix(r->key ^ hash_mix((uint64_t)r->func << 32 | r->seq));
 	return h ? h : 1;

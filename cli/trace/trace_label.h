@@ -33,7 +33,6 @@ struct trace_label {
 
 void trace_label_record(struct trace_label *l, const struct trace_model *m, const struct record *r);
 void trace_label_step(struct trace_label *l, const struct window_step *s);
-void trace_label_window(struct trace_label *l, const struct trace_model *m,
-			const struct trace_window *w);
+void trace_label_window(struct trace_label *l, const struct trace_window *w);
 /* An id of a collective, the same for its call and device record on every rank; 0: none. */
 uint64_t trace_label_collective(const struct record *r);

@@ -119,11 +119,6 @@ static int64_t offset_of(const struct trace_rank *r, const struct window *w)
 	return r->realtime_offset_ns;
 }
 
-static bool is_collective(const struct record *r)
-{
-	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
-}
-
 /* CUPTI gives copies no names. */
 static const char *copy_name(const struct record *r)
 {
@@ -153,7 +148,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	if (m->only_collectives) {
 		wanted = 0;
 		for (uint32_t i = 0; i < n; i++)
-			wanted += is_collective(&from[i]);
+			wanted += record_is_collective(&from[i]);
 	}
 	if (wanted > TRACE_MODEL_RECORDS_MAX - m->records) {
 		m->left_out += wanted;
@@ -164,7 +159,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	for (uint32_t i = 0; i < n; i++) {
 		struct record *r = &(*to)[*count];
 
-		if (m->only_collectives && !is_collective(&from[i]))
+		if (m->only_collectives && !record_is_collective(&from[i]))
 			continue;
 		*r = from[i];
 		r->begin_ns = shift(r->begin_ns, offset_ns);
@@ -261,8 +256,8 @@ static int add_window(struct trace_rank *r, const struct window *w)
 }
 
 /* The next part of [*begin, end) that no earlier window covers; false: none. */
-static bool next_untold(const struct trace_rank *r, uint64_t *begin_ns, uint64_t end_ns,
-			uint64_t *until_ns)
+static bool next_uncovered(const struct trace_rank *r, uint64_t *begin_ns, uint64_t end_ns,
+			   uint64_t *until_ns)
 {
 	bool moved = true;
 
@@ -300,7 +295,7 @@ static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct 
 		r->stacks.begin_ns = w->begin_ns;
 	if (w->end_ns > r->stacks.end_ns)
 		r->stacks.end_ns = w->end_ns;
-	while (!err && next_untold(r, &begin_ns, w->end_ns, &until_ns)) {
+	while (!err && next_uncovered(r, &begin_ns, w->end_ns, &until_ns)) {
 		err = stack_batch_merge(&r->stacks, &w->stacks, NULL, 0, begin_ns, until_ns);
 		begin_ns = until_ns;
 	}
@@ -419,7 +414,7 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 		struct trace_rank before = {.covered = r->covered, .covered_count = i};
 		uint64_t at = r->covered[i].begin_ns, until;
 
-		while (next_untold(&before, &at, r->covered[i].end_ns, &until)) {
+		while (next_uncovered(&before, &at, r->covered[i].end_ns, &until)) {
 			sum += until - at;
 			at = until;
 		}

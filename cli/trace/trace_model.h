@@ -25,8 +25,7 @@ struct client;
 /* The step was slow at another time than the fault of the incident. */
 #define TRACE_STEP_APART 0x40000000u
 
-/* slow: the step was slow and is part of the fault; flagged: it was flagged, too; healthy: it was not slow,
- * at any time. */
+/* Slow and flagged count only steps of the incident's fault; a healthy step was slow at no time. */
 static inline bool trace_step_is_slow(const struct window_step *s)
 {
 	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) && !(s->flags & TRACE_STEP_APART);
@@ -40,7 +39,7 @@ static inline bool trace_step_is_healthy(const struct window_step *s)
 	return !(s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED));
 }
 
-/* Readings of the rank's GPU, from the signals of its windows. */
+/* Readings of the rank's GPU, from its windows' signals. */
 enum trace_gpu_reading {
 	TRACE_GPU_SM_CLOCK,    /* MHz */
 	TRACE_GPU_POWER,       /* W */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/limits.h"
 #include "sampler/python/python_stitch.h"
 
 #define MEMO_SLOTS	8192u

@@ -84,7 +84,7 @@ struct cpu_stacks {
 	uint64_t wide_at_ns;
 	/* under lock: what the loop requests */
 	uint32_t root[LIMIT_NODE_PROCESSES];
-	uint64_t asked, asked_ns; /* requested turns so far, and the time of the last */
+	uint64_t asked; /* requested turns so far */
 	uint64_t roots_serial;
 	struct recorded recorded[RECORDED_MAX];
 	bool recorded_new; /* some threads in recorded[] are not on yet */
@@ -733,7 +733,7 @@ static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count,
 		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
 			continue;
 		stack_batch_init(&b, keyed_process());
-		err = stacks_unpack(p->packed.data, p->packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		err = stacks_unpack(p->packed.data, p->packed.bytes, &b);
 		if (!err)
 			err = stack_batch_merge(out, &b, pids, pid_count, begin_ns, end_ns);
 		if (!err)

@@ -66,7 +66,7 @@ static void add_period(struct sketch_maker *k, struct buf *packed)
 	struct stack_batch b;
 
 	stack_batch_init(&b, keyed_process());
-	if (!stacks_unpack(packed->data, packed->bytes, LIMIT_WIRE_UNPACKED_BYTES, &b))
+	if (!stacks_unpack(packed->data, packed->bytes, &b))
 		cpu_profile_add(k->profile, &b, root_of, k);
 	stack_batch_fini(&b);
 }

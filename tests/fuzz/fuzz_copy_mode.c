@@ -124,7 +124,7 @@ void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_m
 		return;
 	*to = *m;
 	to->file = ++process.count % 2 ? file_number : 0;
-	to->load_bias = m->begin - m->offset;
+	to->load_bias = m->begin - 4096 * strlen(path); /* any */
 	process.dirty = true;
 }
 

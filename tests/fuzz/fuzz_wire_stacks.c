@@ -21,7 +21,7 @@ static void check_again(const struct stack_batch *b)
 	stack_batch_init(&again, keyed_process());
 	CHECK(stack_batch_valid(b));
 	CHECK(!stacks_pack(b, &out));
-	CHECK(!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &again));
+	CHECK(!stacks_unpack(out.data, out.bytes, &again));
 	CHECK(again.stack_count == b->stack_count && again.sample_count == b->sample_count &&
 	      again.frame_count == b->frame_count);
 	CHECK(!b->frame_count ||
@@ -44,9 +44,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		struct pack_part part = {data + 1, bytes - 1};
 
 		CHECK(!pack_write(&part, 1, PACK_CLOSE, &packed));
-		err = stacks_unpack(packed.data, packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		err = stacks_unpack(packed.data, packed.bytes, &b);
 	} else {
-		err = stacks_unpack(data + 1, bytes - 1, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		err = stacks_unpack(data + 1, bytes - 1, &b);
 	}
 	if (!err)
 		check_again(&b);

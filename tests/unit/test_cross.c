@@ -67,7 +67,7 @@ static void flag_of(uint32_t member, uint64_t first_step, uint64_t last_step, bo
 				     .score = 2,
 				     .window = 8};
 
-	cross_findings_flag(cross, &role_part, &f, 100 * S);
+	cross_findings_flag(cross, &role_part, &f);
 }
 
 static void flag(uint32_t member, bool ended)

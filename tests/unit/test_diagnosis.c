@@ -95,7 +95,6 @@ static void healthy(struct fake *f, int rank, double noise)
 	memset(f, 0, sizeof(*f));
 	f->r = (struct diagnosis_rank){
 	    .rank = rank,
-	    .node = "node-1",
 	    .steps = 40,
 	    .step_ns = 100 * MS,
 	    .self_ns = 92 * MS * k,

@@ -88,7 +88,7 @@ static void start_aggregator(void)
 		json_t *j;
 
 		client_init_url(&c, url);
-		if (!client_json(&c, "GET", "/healthz", &j, &e)) {
+		if (!client_json(&c, "/healthz", &j, &e)) {
 			json_decref(j);
 			return;
 		}

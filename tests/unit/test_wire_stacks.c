@@ -152,7 +152,7 @@ static int unpack_plain(const struct buf *plain)
 	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
 	stack_batch_init(&b, keyed_process());
 	assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &packed), 0);
-	err = stacks_unpack(packed.data, packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+	err = stacks_unpack(packed.data, packed.bytes, &b);
 	stack_batch_fini(&b);
 	buf_fini(&packed);
 	return err;
@@ -214,8 +214,7 @@ static void a_batch_comes_back_as_it_was(void **state)
 		buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 		fill(&a, samples, 7);
 		assert_int_equal(stacks_pack(&a, &out), 0);
-		assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b),
-				 0);
+		assert_int_equal(stacks_unpack(out.data, out.bytes, &b), 0);
 		assert_equal_batches(&a, &b);
 		assert_true(stack_batch_valid(&b));
 		stack_batch_fini(&a);
@@ -251,7 +250,7 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 	assert_int_equal(stacks_pack(&a, &out), 0);
 	for (size_t cut = 0; cut < out.bytes; cut++) {
 		stack_batch_init(&b, keyed_process());
-		assert_true(stacks_unpack(out.data, cut, LIMIT_WIRE_UNPACKED_BYTES, &b) < 0);
+		assert_true(stacks_unpack(out.data, cut, &b) < 0);
 		stack_batch_fini(&b);
 	}
 	for (int i = 0; i < 20000; i++) {
@@ -260,7 +259,7 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 
 		out.data[at] = (uint8_t)rand_r(&seed);
 		stack_batch_init(&b, keyed_process());
-		if (!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b))
+		if (!stacks_unpack(out.data, out.bytes, &b))
 			assert_true(stack_batch_valid(&b));
 		stack_batch_fini(&b);
 		out.data[at] = was;
@@ -318,8 +317,7 @@ static void a_stack_that_was_there_before_is_work_too(void **unused)
 	assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &out), 0);
 	assert_true(out.bytes < 1000);
 	stack_batch_init(&b, keyed_process());
-	assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b),
-			 -EMSGSIZE);
+	assert_int_equal(stacks_unpack(out.data, out.bytes, &b), -EMSGSIZE);
 	stack_batch_fini(&b);
 	buf_fini(&plain);
 	buf_fini(&out);

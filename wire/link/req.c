@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One lock guards everything. nng's callbacks take it, change the state, and start what is next:
- * pump() is the one place that moves bytes. A stream is freed when no operation on it is left; it
- * is then dialled again. */
+ * pump() is the one place that moves bytes. A stream is freed when no operation on it is left; then we
+ * dial again. */
 #include "wire/link/req.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ struct req {
 	enum state state;
 	uint32_t again_ms;
 	char why[TLS_WHY_BYTES];
-	bool by_tls; /* so says TLS */
+	bool by_tls; /* why is from TLS */
 	/* of the stream */
 	nng_stream *stream;
 	bool ended, receiving, sending, shaken, greeted;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * req.h - the asking side of SP REQ/REP (nng's wire protocol) on nng's streams, in TLS if there are
- * certificates: one connection that is made again whenever it is lost, one request at a time.
+ * certificates: one connection, which reconnects when it is lost, and one request at a time.
  * Owns: the connection. Threads: one caller; changed runs on nng's. Nothing blocks but req_receive
  * and req_close. Trust: the peer's bytes are hostile; memory is bounded by answer_max_bytes. */
 #pragma once
@@ -18,7 +18,7 @@ struct req_config {
 	struct tls *tls;  /* NULL: plain; borrowed until the close */
 	const char *name; /* that the peer's certificate must have; NULL or "": the url's host */
 	size_t answer_max_bytes;
-	/* Delays before it connects again: a random part of the current one, which doubles. */
+	/* Delay before it reconnects: a random part of a limit that doubles from min to max. */
 	uint32_t again_min_ms, again_max_ms;
 	void (*changed)(void *arg, bool connected); /* under no lock of the caller's */
 	void *arg;
@@ -27,14 +27,13 @@ struct req_config {
 /* 0, -ENOMEM, -EINVAL (url). */
 int req_open(struct req **out, const struct req_config *c);
 void req_close(struct req *r); /* NULL is a no-op */
-/* Copies a request; an answer that is still missing is no longer waited for. 0, -ENOTCONN,
- * -ENOMEM. */
+/* Copies a request; drops an answer that is still missing. 0, -ENOTCONN, -ENOMEM. */
 int req_send(struct req *r, const void *data, size_t bytes);
 /* Waits for the answer. 0, -ETIMEDOUT (call again), -ENOTCONN (the connection is lost, and the
  * request with it). The body lives until the next req_send or req_close. */
 int req_receive(struct req *r, uint32_t wait_ms, const void **body, size_t *bytes);
-/* Call now and then while no answer is missing: connects again when the certificates say so. */
+/* Call regularly while no answer is missing: reconnects when tls_session_check demands it. */
 void req_tend(struct req *r);
-/* Copies why the latest connection ended, or did not come to be: "" if none did. True: TLS refused it,
- * which does not pass by itself. */
+/* Copies why the latest connection ended or failed; "": neither. True: TLS refused it, so retrying alone
+ * does not help. */
 bool req_why(struct req *r, char *out, size_t bytes);

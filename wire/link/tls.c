@@ -68,7 +68,6 @@ struct tls_session {
 	bool proven; /* the peer has the key of its certificate */
 	char *names; /* of the peer: each with its NUL, an empty one at the end */
 	time_t ends; /* the earliest end of the peer's chain */
-	gnutls_alert_description_t alert;
 	enum tls_fault fault;
 	char why[TLS_WHY_BYTES];
 };
@@ -178,7 +177,7 @@ static char *names_of(gnutls_x509_crt_t crt)
 	return (char *)b.data;
 }
 
-/* Whether `*.SUFFIX` stands for the name: for any text before the suffix, dots too. */
+/* Whether `*.SUFFIX` matches the name; * matches dots too. */
 static bool stands_for(const char *wildcard, const char *name)
 {
 	size_t suffix = strlen(wildcard) - 1, bytes = strlen(name);
@@ -318,7 +317,7 @@ static void release(struct tls *t, struct loaded *l)
 		loaded_free(l);
 }
 
-/* Under lock. Whether a file is another one than at the last look. */
+/* Under lock. Whether a file has changed since the last look. */
 static bool changed(struct tls *t)
 {
 	bool differs = false;
@@ -447,7 +446,7 @@ void tls_facts(struct tls *t, struct tls_facts *out)
 
 /* ---- judging a peer ---- */
 
-/* What a peer's chain is; the first leaf of it is what we talk about. */
+/* A peer's chain, its own certificate first. */
 struct chain {
 	gnutls_x509_crt_t crt[CHAIN_MAX];
 	unsigned count;
@@ -477,7 +476,7 @@ static bool chain_of(struct chain *c, gnutls_session_t session)
 	return c->count > 0;
 }
 
-/* The most telling of GnuTLS's findings. */
+/* The most specific of GnuTLS's findings. */
 static enum tls_fault fault_of(unsigned status, gnutls_x509_crt_t leaf)
 {
 	static const struct {
@@ -754,7 +753,6 @@ void tls_session_sent(struct tls_session *s, size_t bytes)
 	s->out_at = 0;
 }
 
-/* What the peer's alert means to whoever reads our log. */
 static void explain_alert(struct tls_session *s, gnutls_alert_description_t alert)
 {
 	const char *name = gnutls_alert_get_name(alert), *what;

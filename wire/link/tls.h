@@ -54,8 +54,8 @@ struct tls_facts {
 /* name: one that our certificate must have; NULL: any. 0, or -errno with the reason in `why`. */
 int tls_open(struct tls **out, const struct tls_files *files, enum tls_side side, const char *name,
 	     char *why, size_t why_bytes);
-/* For a node. Files that are not usable yet are not an error: this is logged, the files are checked
- * again later, and until then there are no sessions (-ENOENT). 0, -ENOMEM. */
+/* For a node: files that are not usable yet are logged and read again later; until then sessions fail
+ * (-ENOENT). 0, -ENOMEM. */
 int tls_open_later(struct tls **out, const struct tls_files *files, const char *name);
 void tls_close(struct tls *t); /* NULL is a no-op; no session may be left */
 void tls_facts(struct tls *t, struct tls_facts *out);
@@ -66,24 +66,23 @@ struct tls_session;
 int tls_session_open(struct tls_session **out, struct tls *t, const char *peer);
 void tls_session_close(struct tls_session *s); /* NULL is a no-op */
 
-/* Bytes from the peer: where to put some, then how many came. */
+/* Bytes from the peer: a buffer for them, then how many arrived. */
 void tls_session_room(struct tls_session *s, void **at, size_t *bytes);
 void tls_session_received(struct tls_session *s, size_t bytes);
 /* Bytes for the peer, to be sent before anything else is done; false: none. */
 bool tls_session_out(struct tls_session *s, void **data, size_t *bytes);
 void tls_session_sent(struct tls_session *s, size_t bytes);
 
-/* 0: done; -EAGAIN: needs bytes of the peer; -EPROTO: refused, see fault and why. Then send what is
- * there to be sent (the reason, for the peer), and close. */
+/* 0: done; -EAGAIN: needs bytes of the peer; -EPROTO: refused, see fault and why. Then send what remains
+ * (the reason, for the peer), and close. */
 int tls_session_shake(struct tls_session *s);
 /* How many bytes; 0: the peer has closed; -EAGAIN, -EPROTO. */
 ssize_t tls_session_read(struct tls_session *s, void *data, size_t bytes);
-/* How many bytes were taken: some. -EPROTO. */
+/* Returns how many bytes were taken, at least 1, or -EPROTO. */
 ssize_t tls_session_write(struct tls_session *s, const void *data, size_t bytes);
 
-/* After the handshake, now and then: 0; -EPROTO: by the time, the authorities or the list of
- * revoked certificates, the peer's certificate is no longer valid; -ESTALE (nodes): our own
- * certificate is new, so connect again. */
+/* Call regularly after the handshake. 0; -EPROTO: the peer's certificate has expired, or is not valid by
+ * the present files; -ESTALE (nodes): our own certificate is new, so reconnect. */
 int tls_session_check(struct tls_session *s);
 /* The peer's name: the first DNS name of its certificate, else its common name. Until the handshake
  * is done, this name is only a claim, good for the log. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tls_settings.h - the settings of both daemons about who may speak on the wire, and how they fit
- * together. Included by the programs that read settings. */
+ * tls_settings.h - TLS settings of both daemons, and the rules between them. */
 #pragma once
 
 #include "base/daemon/config.h"
