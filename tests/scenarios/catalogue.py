@@ -217,6 +217,14 @@ def neighbours(rank):
     return rank, (rank + 1) % 4
 
 
+def next_one(rank):
+    return ((rank + 1) % 4,)
+
+
+def first_rank(_):
+    return (0,)
+
+
 def three_of_eight(rank):
     return tuple((rank + k) % 8 for k in (0, 3, 5))
 
@@ -1159,6 +1167,78 @@ CASES = [
          job=(*HOST, "--does", "rollouts")),
     Case("drop_layers", "healthy: each step leaves out some layers, the same ones on all ranks",
          job=(*HOST, "--does", "drop_layers")),
+    # a twentieth one
+    Case("core_dumps", "every tenth step a worker process crashes, and the kernel writes its core of 96 MB", "cpu-process",
+         (Order("core_dumps"),), seconds=60),
+    Case("leaked_files", "19,000 files are open, and each step runs eight programs: the kernel closes them all for each",
+         ("cpu-process", "cpu-function"), (Order("leaked_files"),)),
+    Case("port_search", "nearly all local ports are in use, and each new connection looks for one that is not",
+         ("cpu-function", "cpu-python"), (Order("port_search"),), needs=("netns",)),
+    Case("many_patterns", "more regular expressions than Python keeps compiled: each is compiled again and again", "cpu-python",
+         (Order("many_patterns"),)),
+    Case("detect_anomaly", "PyTorch's anomaly detection was left on in one rank, whose head is trained on the host",
+         ("cpu-python", "cpu-function"), (Order("detect_anomaly"),), job=(*HOST, "--does", "small_head"),
+         needs=("module:torch",)),
+    Case("load_here", "a data loader without workers makes each batch in the launch thread, in Python",
+         ("storage-loader", "cpu-python", "cpu-function"), (Order("load_here"),), needs=("module:torch",)),
+    Case("full_pool", "a little task of the step waits in a pool of two threads, behind uploads to a slow server",
+         ("cpu-lock", "net-wait"), (Order("full_pool"),)),
+    Case("signal_answer", "each step waits for the signal of another process (sigwait), which comes late", "cpu-process",
+         (Order("signal_answer"),)),
+    Case("load_plugins", "a thread loads plugins from a slow file system (FUSE), and the step's dlopen waits for it",
+         ("cpu-lock", "storage-disk", "cpu-process"), (
+             Tool("slow_files.py --at {dir}/plugins-{rank} --ms 12 --program /lib/x86_64-linux-gnu/libz.so.1"),
+             Order("load_plugins path={dir}/plugins-{rank}/data")), needs=("fuse",)),
+    Case("starved_cache", "all ranks ask a process of their node for samples, whose one CPU a real-time process has",
+         ("cpu-process", "os-run-queue"), (Of(first_rank, Order("bind_cache")), Tool("cpu_hog.py --cpu 1 --ms 45 --every 50")),
+         job=(*HOST, "--does", "sample_cache"), every_rank=True, kind="uniform", seconds=60),
+    Case("worker_locked", "a data loader's worker waits for a lock file, which a process has that cleans the cache",
+         ("storage-loader", "cpu-lock"), (Tool("inject.py flock --path {dir}/index-{rank} --ms 300 --every 320"),),
+         job=("--loader", "locked"), needs=("module:torch",), seconds=60),
+    Case("cold_cache", "a rank waits for another rank's thread, which reads its answers past the page cache",
+         ("cpu-process", "storage-disk"), (Order("cold_cache"),), job=(*HOST, "--does", "peer_cache server={rank}"),
+         ranks=next_one, seconds=60),
+    Case("compare_settings", "a rank compares its settings in Python before it sets a flag for which the next rank spins",
+         "cpu-python", (Order("compare_settings"),), job=(*HOST, "--does", "flags path={dir}/flags sender={rank}"), seconds=60),
+    Case("walk_shards", "all ranks meet at a barrier of keys (TCPStore), and one walks through directories first",
+         ("cpu-function", "cpu-python"), (Order("walk_shards"),), job=(*HOST, "--does", "store_barrier"), or_all=True,
+         needs=("module:torch",), seconds=60),
+    Case("locked_part", "the ranks write to an index one after the other, and another process has the lock of one's part",
+         "cpu-lock", (Tool("inject.py flock --path {dir}/ring-part-{rank} --ms 50 --every 100"),),
+         job=(*HOST, "--does", "token_ring path={dir}/ring"), or_all=True, seconds=60),
+    Case("bind_gloo", "the thread of gloo in one rank may use one CPU only, with a real-time process on it", "os-run-queue",
+         (Order("bind_gloo"), Tool("cpu_hog.py --cpu 1")), job=(*HOST, "--gloo"), link=True, or_all=True,
+         needs=("module:torch", "netns"), seconds=60),
+    Case("left_breakpoint", "a breakpoint was left in the script: the debugger of one rank waits for a command",
+         ("cpu-process", "hang-missing"), (Order("left_breakpoint"),), kind="hang", ends=False, seconds=40),
+    Case("lone_broadcast", "one rank broadcasts where the others reduce", "hang-mismatch", (Order("lone_broadcast"),),
+         kind="hang", ends=False, seconds=40),
+    Case("dead_link", "the link of one rank carries next to nothing: a collective that all have entered does not end",
+         "hang-transfer", (Tool("nccl_rate.py --pid {pid} --mbps 1"),), kind="hang", ranks=nobody, or_all=True, ends=False,
+         needs=("command:gdb",), seconds=40),
+    Case("both_receive", "two ranks exchange their samples over TCP, and both receive first", ("net-wait", "hang-missing"),
+         (Of(neighbours, *(Order("receive_first") for _ in range(2))),), job=(*HOST, "--does", "exchange first={rank}"),
+         ranks=neighbours, kind="hang", ends=False, seconds=40),
+    Case("fork_with_lock", "a process waits for a lock that a thread had when it was forked, and the rank for the process",
+         ("cpu-process", "hang-missing"), (Order("fork_with_lock"),), kind="hang", ends=False, seconds=40),
+    Case("no_overlap", "all ranks reduce their gradients after the backward pass, and no longer beside it",
+         "net-transfer", (Order("no_overlap", True),), job=(*HOST, "--does", "large_gradients"), every_rank=True,
+         kind="uniform", ranks=nobody, or_all=True),
+    Case("thread_model", "a thread of one rank scores samples with a model of its own, on the stream of the step's kernels",
+         ("sw-environment", "gpu-queue"), (Order("thread_model"),)),
+    Case("look_rarely", "two ranks exchange edges by shared memory, and each looks for the other's every 7 ms only",
+         "cpu-sleep", (Of(neighbours, *(Order("look_rarely") for _ in range(2))),),
+         job=(*HOST, "--does", "halo path={dir}/halo first={rank}"), ranks=neighbours, seconds=60),
+    Case("merged_pages", "the kernel merges equal pages of the rank's memory (KSM), and the step writes to them again",
+         "os-faults", (Order("merged_pages"),)),
+    Case("gather_rows", "every third step gathers 900,000 rows of a table on the host from all over it",
+         ("cpu-function", "cpu-python"), (Order("gather_rows"),), seconds=60),
+    Case("dashboard", "healthy: a thread of rank 0 answers a process that asks for its metrics ten times a second",
+         job=(*HOST, "--does", "dashboard")),
+    Case("checkpoint_aside", "healthy: every 40 steps all ranks copy their state on a stream of its own; a thread writes it",
+         job=(*HOST, "--does", "checkpoint_aside")),
+    Case("samples_in_turn", "healthy: every 50 steps one of the ranks, each in its turn, writes some samples to look at",
+         job=(*HOST, "--does", "samples_in_turn")),
 ]
 
 

@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import copy
 import ctypes
+import difflib
 import fcntl
 import gc
 import gzip
@@ -25,6 +26,7 @@ import pickle
 import queue
 import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -4564,6 +4566,634 @@ def drop_layers(rank):
     while True:
         step = yield
         rank.work.layers = usual - random.Random(step).randrange(4)
+
+
+# ---- a twentieth round ----
+
+def core_dumps(rank, every=10, mb=96):
+    """A worker process crashes now and then; the rank waits until the kernel has written its core, and goes on."""
+    def crash():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        os.chdir(rank.dir)
+        heap = b"x" * (mb << 20)
+        os.kill(os.getpid(), signal.SIGSEGV)
+        del heap
+
+    context = multiprocessing.get_context("fork")
+    while True:
+        step = yield
+        if step % every == 0:
+            worker = context.Process(target=crash)
+            worker.start()
+            worker.join()
+
+
+def leaked_files(rank, count=19_000, programs=8):
+    """The rank has files open that nobody closed, and each step runs programs: the kernel closes them all for each."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, 20_000))
+    first = os.open(os.devnull, os.O_RDONLY)
+    leaked = [first] + [os.dup(first) for _ in range(count)]
+    try:
+        while True:
+            yield
+            for _ in range(programs):
+                subprocess.run(["/bin/true"], check=True)
+    finally:
+        os.closerange(leaked[0], leaked[-1] + 1)
+
+
+def port_search(rank, count=40, first=44_000, last=60_999):
+    """Nearly all local ports are in use: for each connection the kernel looks at thousands of them (a network of its own)."""
+    libc, before = ctypes.CDLL(None, use_errno=True), os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    if libc.unshare(0x40000000):  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), "unshare")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, 20_000))
+    with open("/proc/sys/net/ipv4/ip_local_port_range", "w", encoding="ascii") as f:
+        f.write(f"{first} {last}")
+    listener = socket.socket()
+    fcntl.ioctl(listener, 0x8914, struct.pack("=16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    listener.bind(("127.0.0.1", 1024))
+    listener.listen(64)
+    held = []
+    for port in range(first, last + 1):
+        if port % 8000 != 7:
+            held.append(socket.socket())
+            held[-1].bind(("127.0.0.1", port))
+    try:
+        while True:
+            yield
+            for _ in range(count):
+                s = socket.create_connection(listener.getsockname())
+                listener.accept()[0].close()
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+                s.close()
+    finally:
+        for s in (listener, *held):
+            s.close()
+        libc.setns(before, 0)
+
+
+def many_patterns(rank, patterns=600, count=100):
+    """Regular expressions for 600 shards, more than re keeps compiled: each is compiled again when its turn comes."""
+    turn = 0
+    while True:
+        yield
+        for _ in range(count):
+            turn = (turn + 1) % patterns
+            re.match(rf"^(?P<split>train|val)/shard-{turn}/(?P<name>[a-z]+(_\d{{2,4}})?)\.(jpg|png)$", "train/shard-1/a.jpg")
+
+
+def small_head(rank, layers=130, size=24):
+    """Each step trains a small head on the host, with PyTorch."""
+    import torch
+    torch.set_num_threads(1)
+    weights = [torch.full((size, size), 1 / size, requires_grad=True) for _ in range(layers)]
+    while True:
+        yield
+        x = torch.ones(4, size)
+        for w in weights:
+            x = torch.tanh(x @ w) + 1
+        x.sum().backward()
+
+
+def detect_anomaly(rank):
+    """PyTorch's anomaly detection was left on: it keeps the stack of each operation."""
+    import torch
+    torch.autograd.set_detect_anomaly(True)
+    try:
+        while True:
+            yield
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+
+
+def load_here(rank, samples=4, rounds=70):
+    """The number of workers is 0: PyTorch's data loader makes each batch in the launch thread."""
+    import torch
+
+    class Images(torch.utils.data.Dataset):
+        def __len__(self):
+            return 1 << 20
+
+        def __getitem__(self, i):
+            loop_in_python(rounds)
+            return torch.zeros(16)
+
+    batches = iter(torch.utils.data.DataLoader(Images(), batch_size=samples, num_workers=0))
+    while True:
+        yield
+        next(batches)
+
+
+def full_pool(rank, ms=35):
+    """The step's little task waits in a pool of two threads behind uploads to a slow server."""
+    def upload(s):
+        s.sendall(b"u")
+        s.recv(1)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool, slow_server(ms) as (one, _), slow_server(ms) as (two, _):
+        while True:
+            yield
+            for s in one, two:
+                pool.submit(upload, s)
+            pool.submit(sum, range(100)).result()
+
+
+def signal_answer(rank, ms=30):
+    """Another process does a part of the step and says by a signal that it is done (sigwait)."""
+    libc, where = ctypes.CDLL(None), (os.getpid(), threading.get_native_id())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGUSR2})
+    pid = os.fork()
+    if not pid:
+        while True:
+            signal.sigwait({signal.SIGUSR1})
+            time.sleep(ms / 1e3)
+            libc.syscall(234, *where, int(signal.SIGUSR2))  # tgkill
+    try:
+        while True:
+            yield
+            os.kill(pid, signal.SIGUSR1)
+            signal.sigwait({signal.SIGUSR2})
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def load_plugins(rank, path):
+    """A thread loads and drops a plugin (dlopen) from a slow file system, and the step loads a library by dlopen as well."""
+    libc, over = ctypes.CDLL(None), threading.Event()
+    libc.dlopen.restype, libc.dlopen.argtypes, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int], \
+        [ctypes.c_void_p]
+
+    def reload():
+        while not over.wait(0.02):
+            plugin = libc.dlopen(path.encode(), os.RTLD_NOW)
+            if plugin:
+                libc.dlclose(plugin)
+
+    thread = threading.Thread(target=reload, name="plugins", daemon=True)
+    thread.start()
+    try:
+        while True:
+            yield
+            libc.dlclose(libc.dlopen(b"libm.so.6", os.RTLD_NOW))
+    finally:
+        over.set()
+        thread.join()
+
+
+def listen_at(path):
+    """A local stream socket."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path + ".new")
+    listener.listen(16)
+    os.rename(path + ".new", path)
+    return listener
+
+
+def connect_to(path):
+    """A connection to listen_at()."""
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    return s
+
+
+def sample_cache(rank, ms=1.5):
+    """All ranks ask one process of this node for their samples, a child of rank 0, which has some work with each."""
+    path, packs = os.path.join(rank.dir, "sample-cache"), rank.packs_in(float(ms))
+    if rank.rank == 0:
+        listener = listen_at(path)
+        rank.cache_pid = os.fork()
+        if not rank.cache_pid:
+            parent, open_ones = os.getppid(), [listener]
+            while os.getppid() == parent:
+                for s in select.select(open_ones, [], [], 1)[0]:
+                    if s is listener:
+                        open_ones.append(s.accept()[0])
+                    elif s.recv(1):
+                        rank.pack_batch(packs)
+                        s.sendall(b"a")
+                    else:
+                        open_ones.remove(s)
+            os._exit(0)
+        listener.close()
+    s = connect_to(path)
+    while True:
+        yield
+        s.sendall(b"q")
+        s.recv(1)
+
+
+def bind_cache(rank, cpu=1):
+    """The process of sample_cache() may use one CPU only."""
+    os.sched_setaffinity(rank.cache_pid, {cpu})
+    try:
+        while True:
+            yield
+    finally:
+        os.sched_setaffinity(rank.cache_pid, range(os.cpu_count()))
+
+
+def peer_cache(rank, server):
+    """A thread of one rank answers the next rank's questions for samples in each step."""
+    path, asks = os.path.join(rank.dir, f"peer-{server}"), rank.rank == (server + 1) % rank.world
+    rank.before_answer = lambda: None
+
+    def serve(listener):
+        its = listener.accept()[0]
+        while its.recv(1):
+            rank.before_answer()
+            its.sendall(b"a")
+
+    if rank.rank == server:
+        threading.Thread(target=serve, args=(listen_at(path),), name="peer-cache", daemon=True).start()
+    s = connect_to(path) if asks else None
+    while True:
+        yield
+        if asks:
+            s.sendall(b"q")
+            s.recv(1)
+
+
+def cold_cache(rank, kib=16384):
+    """peer_cache() has to read past the page cache for each answer."""
+    path = os.path.join(rank.dir, f"cache-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(os.urandom(kib << 10))
+        os.fsync(f.fileno())
+    fd, buffer = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 64 << 10)
+
+    def read_samples():
+        for at in range(0, kib << 10, 64 << 10):
+            os.preadv(fd, [buffer], at)
+
+    usual, rank.before_answer = rank.before_answer, read_samples
+    try:
+        while True:
+            yield
+    finally:
+        rank.before_answer = usual
+
+
+def shared_words(path):
+    """Four numbers in memory that the ranks share, all 0 at first."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    os.ftruncate(fd, PAGE)
+    return memoryview(mmap.mmap(fd, PAGE)).cast("q")
+
+
+def flags(rank, path, sender):
+    """One rank sets a flag in shared memory in each step, and the next rank spins until it is there."""
+    words, number = shared_words(path), 0
+    rank.before_flag = lambda: None
+    while True:
+        yield
+        number += 1
+        if rank.rank == sender:
+            rank.before_flag()
+            words[0] = number
+        elif rank.rank == (sender + 1) % rank.world:
+            while words[0] < number:
+                pass
+
+
+def compare_settings(rank, lines=800):
+    """Before flags() sets its flag, the rank compares its settings with those of the last step (difflib)."""
+    texts = [[f"layer.{i}.{'rate' if i % 7 else kind} = {i * 3}" for i in range(lines)] for kind in ("warmup", "decay")]
+
+    def compare():
+        list(difflib.ndiff(*texts))
+
+    usual, rank.before_flag = rank.before_flag, compare
+    try:
+        while True:
+            yield
+    finally:
+        rank.before_flag = usual
+
+
+def store_barrier(rank):
+    """Each step of all ranks meets at a barrier made of keys of torch's TCPStore."""
+    import torch.distributed
+    path, number = os.path.join(rank.dir, "barrier-port"), 0
+    rank.before_barrier = lambda: None
+    if rank.rank == 0:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+        with open(path + ".new", "w", encoding="ascii") as f:
+            f.write(str(store.port))
+        os.rename(path + ".new", path)
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.02)
+        with open(path, encoding="ascii") as f:
+            store = torch.distributed.TCPStore("127.0.0.1", int(f.read()), None, False)
+    while True:
+        yield
+        rank.before_barrier()
+        store.set(f"{number}/{rank.rank}", "1")
+        store.wait([f"{number}/{r}" for r in range(rank.world)])
+        number += 1
+
+
+def walk_shards(rank, directories=1600):
+    """Before store_barrier() the rank walks through all directories of its shards."""
+    top = os.path.join(rank.dir, f"shards-{rank.rank}")
+    for i in range(directories):
+        os.makedirs(os.path.join(top, str(i // 30), str(i)), exist_ok=True)
+
+    def walk():
+        sum(len(files) for _, _, files in os.walk(top))
+
+    usual, rank.before_barrier = rank.before_barrier, walk
+    try:
+        while True:
+            yield
+    finally:
+        rank.before_barrier = usual
+
+
+def token_ring(rank, path):
+    """The ranks write to a common index one after the other: each waits for the one before it, and locks its part."""
+    listener = listen_at(f"{path}-{rank.rank}")
+    there = connect_to(f"{path}-{rank.rank + 1}") if rank.rank + 1 < rank.world else None
+    here = listener.accept()[0] if rank.rank else None
+    with open(f"{path}-part-{rank.rank}", "a", encoding="ascii") as f:
+        while True:
+            step = yield
+            if here:
+                here.recv(1)
+            fcntl.flock(f, fcntl.LOCK_EX)
+            f.write(f"{step}\n")
+            f.flush()
+            fcntl.flock(f, fcntl.LOCK_UN)
+            if there:
+                there.sendall(b"t")
+
+
+def bind_gloo(rank, cpu=1):
+    """The threads of gloo that move its messages may use one CPU only."""
+    def waits_for_events(tid):
+        with open(f"/proc/self/task/{tid}/wchan", encoding="ascii") as f:
+            return "poll" in f.read()
+
+    mine = [int(t) for t in os.listdir("/proc/self/task") if int(t) != threading.get_native_id() and waits_for_events(t)]
+    for tid in mine:
+        os.sched_setaffinity(tid, {cpu})
+    try:
+        while True:
+            yield
+    finally:
+        for tid in mine:
+            os.sched_setaffinity(tid, range(os.cpu_count()))
+
+
+def left_breakpoint(rank, after=5):
+    """A breakpoint was left in the script: the debugger waits for a command at a terminal that nobody looks at."""
+    _, terminal = os.openpty()
+    while True:
+        yield
+        after -= 1
+        if not after:
+            sys.stdin = os.fdopen(terminal, encoding="ascii")
+            breakpoint()
+
+
+def lone_broadcast(rank, after=5):
+    """A branch that this rank alone takes: it broadcasts, and the others reduce."""
+    nccl, gpu = rank.gpu.nccl, rank.gpu
+    nccl.ncclBroadcast.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                                   ctypes.c_void_p, ctypes.c_void_p]
+    while True:
+        yield
+        after -= 1
+        if not after:
+            nccl.ncclBroadcast(gpu.buffer.value, gpu.buffer.value, 1024, 7, 0, gpu.comm, gpu.streams[1])
+
+
+def exchange(rank, first):
+    """Two ranks exchange their samples in each step, over TCP: each sends, and then receives."""
+    path, rank.receives_first = os.path.join(rank.dir, f"exchange-{first}"), False
+    s = None
+    if rank.rank == first:
+        listener = socket.create_server(("127.0.0.1", 0))
+        with open(path + ".new", "w", encoding="ascii") as f:
+            f.write(str(listener.getsockname()[1]))
+        os.rename(path + ".new", path)
+        s = listener.accept()[0]
+    elif rank.rank == (first + 1) % rank.world:
+        while not os.path.exists(path):
+            time.sleep(0.02)
+        with open(path, encoding="ascii") as f:
+            s = socket.create_connection(("127.0.0.1", int(f.read())))
+    while True:
+        yield
+        if s and rank.receives_first:
+            s.recv(4096, socket.MSG_WAITALL)
+            s.sendall(bytes(4096))
+        elif s:
+            s.sendall(bytes(4096))
+            s.recv(4096, socket.MSG_WAITALL)
+
+
+def receive_first(rank):
+    """From now on exchange() receives first, and then sends."""
+    rank.receives_first = True
+    while True:
+        yield
+
+
+def fork_with_lock(rank, after=5):
+    """A process is forked while another thread has a lock, which nobody gives back in the new process."""
+    guard, held = threading.Lock(), threading.Event()
+
+    def flush_metrics():
+        with guard:
+            held.set()
+            time.sleep(0.2)
+
+    def load():
+        with guard:
+            pass
+
+    while True:
+        yield
+        after -= 1
+        if not after:
+            threading.Thread(target=flush_metrics, name="metrics", daemon=True).start()
+            held.wait()
+            worker = multiprocessing.get_context("fork").Process(target=load, daemon=True)
+            worker.start()
+            worker.join()
+
+
+def large_gradients(rank, times=14):
+    """The gradients have so many times the bytes; they are reduced beside the backward pass."""
+    usual = rank.gpu.allreduce
+    rank.gpu.allreduce = lambda nbytes: usual(times * nbytes)
+    while True:
+        yield
+
+
+def no_overlap(rank):
+    """The gradients are reduced after the backward pass, and no longer beside it."""
+    reduce, join, left = rank.gpu.allreduce, rank.gpu.join_comm, []
+
+    def join_comm():
+        while left:
+            reduce(left.pop())
+        join()
+
+    rank.gpu.allreduce, rank.gpu.join_comm = left.append, join_comm
+    try:
+        while True:
+            yield
+    finally:
+        join_comm()
+        rank.gpu.allreduce, rank.gpu.join_comm = reduce, join
+
+
+def thread_model(rank, count=16, us=1200, every_ms=40):
+    """A thread scores samples with a model of its own, on the stream of the step's kernels."""
+    over = threading.Event()
+
+    def score():
+        rank.gpu.use_context()
+        while not over.wait(every_ms / 1e3):
+            for _ in range(count):
+                rank.gpu.kernel("teacher_gemm_kernel(float*)", us * 1000, (192, 1, 1))
+
+    thread = threading.Thread(target=score, name="scorer", daemon=True)
+    thread.start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def halo(rank, path, first, rounds=4):
+    """Two ranks exchange the edges of their grids in some rounds, by shared memory; each looks for the other's again and
+    again."""
+    words, rank.look_s, number = shared_words(path), 0.0001, 0
+    me = (rank.rank - first) % rank.world
+    while True:
+        yield
+        for _ in range(rounds if me < 2 else 0):
+            number += 1
+            words[me] = number
+            while words[1 - me] < number:
+                time.sleep(rank.look_s)
+
+
+def look_rarely(rank, ms=7):
+    """halo() looks every so many ms only."""
+    usual, rank.look_s = rank.look_s, ms / 1e3
+    try:
+        while True:
+            yield
+    finally:
+        rank.look_s = usual
+
+
+def merged_pages(rank, mb=96):
+    """The kernel merges equal pages of the rank's memory (KSM), and each step writes to them: each is copied again."""
+    places = {"run": "1", "sleep_millisecs": "5", "pages_to_scan": "6000"}
+    before = {}
+    for name, value in places.items():
+        with open(f"/sys/kernel/mm/ksm/{name}", "r+", encoding="ascii") as f:
+            before[name] = f.read().strip()
+            f.seek(0)
+            f.write(value)
+    size = mb << 20
+    m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    m.madvise(15)  # MADV_NOHUGEPAGE
+    view = (ctypes.c_char * size).from_buffer(m)
+    ctypes.memset(view, 7, size)
+    m.madvise(mmap.MADV_MERGEABLE)
+    third = 0
+    try:
+        while True:
+            yield
+            third = (third + 1) % 3
+            ctypes.memset(ctypes.byref(view, third * size // 3), 7, size // 3)
+    finally:
+        for name, value in before.items():
+            with open(f"/sys/kernel/mm/ksm/{name}", "w", encoding="ascii") as f:
+                f.write(value)
+
+
+def gather_rows(rank, every=3, rows=900_000, mb=384):
+    """Every third step gathers rows of a table on the host from all over it (NumPy)."""
+    import numpy
+    table = numpy.zeros((mb << 20 >> 6, 16), dtype=numpy.float32)
+    table += 1
+    draw = numpy.random.default_rng(rank.rank)
+    places = [draw.integers(0, len(table), rows) for _ in range(4)]
+    while True:
+        step = yield
+        if step % every == 0:
+            table.take(places[step % 4], axis=0)
+
+
+# ---- what healthy jobs do, of the same round ----
+
+def dashboard(rank, every_ms=100):
+    """Healthy: a thread of rank 0 answers a process that asks for its metrics ten times a second."""
+    script = ("import socket, sys, time\n"
+              "while True:\n"
+              "    s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+              "    while s.recv(65536): pass\n"
+              f"    time.sleep({every_ms / 1e3})\n")
+
+    def serve(listener):
+        while True:
+            its = listener.accept()[0]
+            its.sendall("".join(f"loss_{i} {i / 7:.6f}\n" for i in range(800)).encode())
+            its.close()
+
+    scraper = None
+    if rank.rank == 0:
+        listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=serve, args=(listener,), name="metrics-http", daemon=True).start()
+        scraper = subprocess.Popen(["/usr/bin/python3", "-c", script, str(listener.getsockname()[1])],
+                                   stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            yield
+    finally:
+        if scraper:
+            scraper.kill()
+
+
+def checkpoint_aside(rank, every=40, copies=150, mb=8):
+    """Healthy: every 40 steps all ranks copy their state to the host on a stream of its own, and a thread writes it."""
+    gpu, stream, state = rank.gpu, rank.gpu.add_stream(), os.urandom(1 << 20)
+
+    def write():
+        with open(os.path.join(rank.dir, f"aside-{rank.rank}"), "wb") as f:
+            for _ in range(mb):
+                f.write(state)
+            f.flush()
+            os.fsync(f.fileno())
+
+    while True:
+        step = yield
+        if step % every == every - 1:
+            for _ in range(copies):
+                gpu._copy_out(gpu.host, gpu.buffer, 1 << 20, gpu.streams[stream])
+            threading.Thread(target=write, name="checkpoint", daemon=True).start()
+
+
+def samples_in_turn(rank, every=50, rounds=450):
+    """Healthy: every 50 steps one of the ranks, each in its turn, writes some samples for people to look at."""
+    while True:
+        step = yield
+        if step % every == every - 1 and step // every % rank.world == rank.rank:
+            loop_in_python(rounds)
 
 
 def parse(text):

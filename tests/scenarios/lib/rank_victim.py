@@ -2,7 +2,8 @@
 """A training rank in Python for the scenarios, started by torchrun: a batch is loaded, kernels run on the
 simulated node, the gradients are reduced, steps are logged. It knows nothing of who watches it.
 
-    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker|augment|two
+    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker|augment|two|
+        locked
 
 Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults
 of rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on).
@@ -220,6 +221,33 @@ def make_two_loader(o, rank):
     return Loader()
 
 
+def make_locked_loader(o, rank):
+    """PyTorch's own: a worker process that locks the index of the node's cache for each sample."""
+    import fcntl
+
+    import torch
+
+    path = os.path.join(o.dir, f"index-{rank}")
+
+    class Samples(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            with open(path, "a", encoding="ascii") as f:
+                while True:
+                    fcntl.flock(f, fcntl.LOCK_EX)
+                    fcntl.flock(f, fcntl.LOCK_UN)
+                    yield torch.zeros(16)
+
+    class Loader:
+        def __init__(self):
+            torch.set_num_threads(1)
+            self.batches = iter(torch.utils.data.DataLoader(Samples(), batch_size=1, num_workers=1, prefetch_factor=2))
+
+        def next_batch(self):
+            return next(self.batches)
+
+    return Loader()
+
+
 def make_loader(o, rank):
     if o.loader == "none":
         return NoLoader()
@@ -231,6 +259,8 @@ def make_loader(o, rank):
         return make_augment_loader(o, rank)
     if o.loader == "two":
         return make_two_loader(o, rank)
+    if o.loader == "locked":
+        return make_locked_loader(o, rank)
     client = StorageClient(o, rank)
     client.start()
     return client
