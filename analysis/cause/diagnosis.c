@@ -661,13 +661,15 @@ static bool is_slow_with(const struct diagnosis_rank *a, const struct diagnosis_
 	       end - begin >= thresholds.part.half * (double)(a->end_unix_ns - a->begin_unix_ns);
 }
 
-/* How much of the suspect's waits another one explains, which is late meanwhile and does not wait as
- * long itself. */
+/* How much of the suspect's waits another one explains: one that is later than this suspect is
+ * without them, at the same time, and does not wait as long itself. */
 static double explained_waits(const struct diagnosis_input *in, const struct alone *a, uint32_t i,
 			      uint32_t by)
 {
+	double own_ns = a[i].excess_ns - a[i].waits_ns;
+
 	return is_slow_with(&in->suspect[i], &in->suspect[by])
-		   ? fmin(a[by].late_ns, a[i].waits_ns - a[by].waits_ns)
+		   ? fmin(a[by].late_ns - own_ns, a[i].waits_ns - a[by].waits_ns)
 		   : 0;
 }
 

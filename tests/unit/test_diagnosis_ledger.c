@@ -1273,7 +1273,9 @@ static void ranks_that_only_wait_for_a_late_one_have_no_group(void **unused)
 	    {{AT(SOCKET, 30), AT(PIPE_READ, -30)}, {AT(SOCKET, 30)}, false, 1, 0, 0},
 	    /* what the first one did was not seen */
 	    {{UNOBSERVED(30)}, {AT(SOCKET, 30)}, false, 2, 0, 0},
-	    /* the others lost more than they waited */
+	    /* the others are hardly less late without their waits, or lost more than they waited */
+	    {{RUNS(25)}, {AT(SOCKET, 30), RUNS(14)}, false, 2, 0, 0},
+	    {{RUNS(90)}, {AT(SOCKET, 30), RUNS(40)}, false, 1, 0, 0},
 	    {{RUNS(25)}, {AT(SOCKET, 30), UNOBSERVED(20)}, false, 2, 0, 0},
 	    {{RUNS(25)}, {AT(SOCKET, 10)}, false, 2, 90, 0},
 	};
