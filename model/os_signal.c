@@ -59,7 +59,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_THROTTLED] = {"cpu_throttled", "ms/s", 1, 10, true, true,
 			     "the CPU limit of its cgroup stopped it for %v"},
     [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,
-			    "some task waited for %s %v"},
+			    "some task waited for %s: %v"},
     [OS_SIGNAL_STEAL] = {"cpu_steal", "ms/s", 5, 30, false, true,
 			 "the hypervisor took each CPU away for %v"},
     [OS_SIGNAL_FIRST_TOUCH] = {"first_touch", "us", HUGE_VAL, HUGE_VAL, true, false,
@@ -103,7 +103,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_GPU_XID] = {"gpu_xid", "1/s", 1e-6, 0, false, false, "the driver reported %s: %v",
 			   OS_SIGNAL_EVER},
     [OS_SIGNAL_GPU_OTHERS] = {"gpu_others", "ms/s", 1, 500, false, false,
-			      "another process was there: %s, for %v"},
+			      "another process had a context on the GPU: %s, for %v"},
 };
 
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind)

@@ -17,8 +17,9 @@ void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
 /* Whether the incident is a transient. */
 bool incident_text_is_transient(const json_t *in);
-/* Whether its time overlaps this time, and it says more about it than `best` (NULL: none yet): an
- * incident before a transient, then the shorter one. Incidents of requests never do. */
+/* Whether the incident overlaps this time and is a better match than `best` (NULL: none yet). Any other
+ * incident is better than a transient; otherwise the shorter one is better. False for incidents of
+ * requests. */
 bool incident_text_holds(const json_t *in, const json_t *best, uint64_t begin_unix_ns,
 			 uint64_t end_unix_ns);
 /* When a hang began and was last seen, if known; false: not a hang, or not known. */

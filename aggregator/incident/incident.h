@@ -5,10 +5,10 @@
  * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns).
  * Otherwise it joins the incident that has earlier windows of the same anomaly, or opens a new
  * incident. A window that closes the gap between two incidents merges them; the older one keeps its
- * id. The order of arrival does not matter. Once a rank has been slow for seconds, a window must
- * nearly touch the time of ranks that were slow themselves: a fault that begins later is another
- * incident, even if ranks wait in between. Culprits are the ranks that lost most self time; ranks
- * that only waited are victims.
+ * id. The order of arrival does not matter. Once a fault has lasted for seconds and ended, slowness
+ * of another rank is a new incident, even if waiting ranks fill the gap: their windows do not
+ * connect two faults. Culprits are the ranks that lost most self time; ranks that only waited are
+ * victims.
  *
  * Owns its incidents. Threads: one caller. Pure but for memory: time is an argument. Bounded by
  * LIMIT_INCIDENTS_LIVE and LIMIT_INCIDENT_RANKS. */

@@ -202,7 +202,7 @@ struct incident_judgement {
 	/* The rank that was slow for longest; brief slowness of others does not count beside it.
 	 * NULL: none. */
 	const struct member *longest;
-	/* Ranks that are not accused, because their causes cost little of the incident.
+	/* Ranks that are not accused, because their causes account for little of the incident's cost.
 	 * verdict_make sets them. */
 	const struct member *minor[LIMIT_VERDICT_RANKS];
 	uint32_t minor_count;

@@ -42,15 +42,17 @@ struct diagnosis_group {
 };
 
 /* One rank over a range of steps, or a stored baseline of its role. Times are medians per step;
- * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known if samples > 0; off_ns,
- * and a function's off_ns, also if there are functions without samples; kernels, settings and
- * signals if their count is not 0 (signals that are always reported do not count). */
+ * negative: not known. What is known:
+ * - cpu_ns, gil_wait_ns and functions: if samples > 0.
+ * - off_ns, also that of functions: if samples > 0 or there are functions.
+ * - kernels, settings and signals: if their count is not 0. Signals that are always reported do not
+ *   count. */
 struct diagnosis_rank {
 	int32_t rank;
 	uint64_t begin_unix_ns, end_unix_ns; /* when it was slow, as a suspect; 0: not known */
 	uint32_t steps;			     /* 0: only signals or settings are known */
-	/* its steps are of a kind that recurs after this many (kinds.h); 0: of the usual one, or of
-	 * several */
+	/* its steps are of a kind that recurs every so many steps (kinds.h); 0: of the usual kind, or
+	 * of several kinds */
 	uint32_t period;
 	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 	double kernels; /* launches per step */
@@ -120,7 +122,8 @@ struct diagnosis_wait {
 	uint32_t whom;
 	double ns;
 };
-/* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own verdict.
+/* Groups suspects by cause. Uses as few causes as possible; they must explain nearly as much as a
+ * verdict of its own for each suspect.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.
  * shows[g]: the suspect that shows the cause of group g best, to be the first one in
  * diagnosis_make. Returns the number of groups. All need room for suspect_count entries, and at

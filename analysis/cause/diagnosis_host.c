@@ -514,11 +514,11 @@ static void above_line(struct diagnosis_view *v)
 		c->evidence_only |= has_profile(&v->in->peer[i]);
 	snprintf(
 	    c->text, sizeof(c->text),
-	    "%.100s takes %.1f%% of its CPU time; the %s of its role is %.1f%%, and the threshold "
-	    "%.1f%% (%s, %u sketches): %.1f points above",
-	    g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
+	    "%.100s takes %.1f%% of the rank's CPU time, %.1f points above the threshold of %.1f%% "
+	    "(%s, %u sketches); the %s of its role is %.1f%%",
+	    g.f->name, 100 * share, 100 * g.delta, 100 * u.line,
 	    group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
-	    100 * g.delta);
+	    group->paper ? "mean" : "median", 100 * u.usual);
 	snprintf(c->because, sizeof(c->because),
 		 "%.100s takes %.0f%% of %s CPU time; %.0f%% is usual in %s role", g.f->name,
 		 100 * share, v->its, 100 * u.usual, v->its);

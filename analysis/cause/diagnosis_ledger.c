@@ -604,11 +604,12 @@ static void add_not_shown(struct diagnosis_view *v)
 	if (!v->row_count || !(ns > 0))
 		return;
 	if (v->excess_ns < thresholds.part.half * v->who->lost_ns)
-		diagnosis_missing(v->out,
-				  "healthy steps to compare with: the known ones show %s of the %s "
-				  "that %s lost per step",
-				  diagnosis_text_ms(v->excess_ns, &shown),
-				  diagnosis_text_ms(v->who->lost_ns, &lost), v->name.text);
+		diagnosis_missing(
+		    v->out,
+		    "healthy steps to compare with: the known ones are slow too, and explain "
+		    "only %s of the %s that %s lost per step",
+		    diagnosis_text_ms(v->excess_ns, &shown),
+		    diagnosis_text_ms(v->who->lost_ns, &lost), v->name.text);
 	add_row(v, LEDGER_UNOBSERVED, ns, 0);
 	v->excess_ns += ns;
 	v->hidden_ns = ns;

@@ -71,13 +71,13 @@ struct diagnosis_view {
 	/* of the ledger's compute kernels, even if the rows above are of the steps' figures */
 	struct ledger_row *kernel_row;
 	uint32_t kernel_row_count;
-	/* of the ledger that the incident shows, even if it is not a reason for the verdict; without
-	 * one, of the steps' figures */
+	/* From the ledger that the incident shows, even if the verdict is not based on it; without a
+	 * ledger, from the steps' figures. */
 	struct diagnosis_kind kind[LEDGER_KINDS];
 	bool has_ledger;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
-	/* Parts of it: waits that another process ends and that nothing else explains; what else was
-	 * seen. */
+	/* Parts of it. waits_ns: waits that another process ends and that no candidate explains;
+	 * late_ns: all other observed time. */
 	double waits_ns, late_ns;
 	double hidden_ns; /* the part of it that was lost but that the reference hides */
 	/* parts of it; host_ns is a whole step if there is no reference */
@@ -103,8 +103,8 @@ struct diagnosis_view {
 	struct diagnosis *out;
 };
 
-/* The healthy peers that `serves` accepts; without any, or if every rank is slow, the rank's own past
- * if it does. */
+/* What a suspect is compared with: the healthy peers that `serves` accepts. If there are none, or if
+ * every rank is slow, it is the rank's own past, if `serves` accepts that. */
 #define DIAGNOSIS_BASES_MAX 64u
 struct diagnosis_bases {
 	const struct diagnosis_rank *rank[DIAGNOSIS_BASES_MAX];
@@ -124,7 +124,7 @@ const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct dia
 /* Adds an empty candidate, or replaces the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
 					  double effect_ns);
-/* Of its proof: 0 to 1. */
+/* How sure the candidate's proof is, 0 to 1. */
 double diagnosis_sure(const struct diagnosis_candidate *c);
 void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -155,13 +155,13 @@ void diagnosis_ledger_look(struct diagnosis_view *v);
 void diagnosis_gpu_look(struct diagnosis_view *v);
 void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */
 void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, storage */
-/* The peers' busiest comparable signal, as a median; negative: no peer has signals. */
+/* The median over the peers of each peer's highest comparable signal; negative: no peer has signals. */
 double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
 			     const struct os_signal *than);
 /* The kernel lock that its threads wait for longest above normal; NULL: none. */
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
 void diagnosis_software_look(struct diagnosis_view *v);
 
-/* How many times as much work as the base's steps the rank's steps have, in time that it should
- * take; 1: the job does not state it. */
+/* The work of the rank's steps divided by that of the base's steps; work is the time that it should
+ * take. 1: the job does not state its work. */
 double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnosis_rank *base);

@@ -26,7 +26,8 @@ struct slow_steps {
 	uint64_t hinted;	/* of these, announced as a transient by the node when they began */
 	uint64_t first_step, last_step;	     /* indices */
 	uint64_t begin_unix_ns, end_unix_ns; /* of the first and of the last one; 0: none */
-	uint64_t onset_step;		     /* first step out of the run that led to first_step */
+	/* the first out step of the unbroken row of out steps that led to first_step */
+	uint64_t onset_step;
 	double flagged_ns;     /* latency above what was expected, whoever slowed them */
 	double self_excess_ns; /* self time above what was expected */
 	/* the parts of these two in steps longer than any before (WINDOW_STEP_FIRST): they may not
@@ -56,7 +57,8 @@ struct digest {
 	double device_excess_ns;
 	uint64_t lost;
 	char lost_cause[32]; /* the most frequent cause of loss */
-	/* Last collective that the rank entered: (communicator, k-th); for stalls. */
+	/* The highest sequence number of a collective in it. In a stall, the rank with the lowest one
+	 * is behind. */
 	uint64_t collectives;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;

@@ -33,19 +33,19 @@ struct excerpt_kind {
 /* Only excerpt.c writes to it. */
 struct excerpt {
 	atomic_uint holders;
-	/* Slow: the flagged steps; without any, the steps that are out; without these, or if they
-	 * are only a short part of a window that was asked for, all steps. Healthy: neither out nor
-	 * flagged, and closer to the expected latency than to the slow steps. The healthy part has
-	 * no functions, since samples are not split by step. */
+	/* Slow: the flagged steps. If no step is flagged: the steps that are out. If there are none
+	 * either, or if they are only a small part of a requested window: all steps.
+	 * Healthy: neither out nor flagged, and closer to the expected latency than to the slow
+	 * steps. The healthy part has no functions, since samples are not split by step. */
 	struct excerpt_part slow, healthy;
 	struct diagnosis_function *functions;
 	uint32_t function_count;
 	char *pool; /* all names */
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
-	/* .kind: of the steps of each kind. Slow steps are of the kind that lost most; a window that
-	 * shows what is usual has the kinds that took most. .open: of the time in which the rank
-	 * hung; 0 steps: it did not hang */
+	/* .kind: the ledgers of each kind of steps. In a window with slow steps, this is the kind that
+	 * lost most; in a window that shows what is usual, the kinds that took most time. .open: the
+	 * ledger of the time in which the rank hung; 0 steps: it did not hang */
 	struct window_ledger ledger;
 	struct excerpt_kind kind[WINDOW_LEDGER_KINDS];
 	uint32_t kinds;
@@ -62,7 +62,8 @@ struct excerpt {
 	bool healthy_is_before; /* all healthy steps are earlier than the first slow step */
 	/* Of a requested window whose slow part is all steps: it shows what is usual. */
 	bool typical;
-	/* How long it waited for others per step, by what was expected of its steps. */
+	/* How long it waited for others per step: its excess over the expected latency, less its
+	 * excess over the expected self time. */
 	double waited_ns;
 	int64_t begin_unix_ns; /* of its window */
 };

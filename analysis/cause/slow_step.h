@@ -47,9 +47,9 @@ struct slow_step {
 	 * "": none. */
 	char span[SLOW_STEP_TEXT_BYTES];
 	double span_ns, span_usual_ns;
-	/* The function in which the step's thread spent at least half of known_ns, running or blocked: of
-	 * those that say most (frame_class.h) the innermost; "": none. With the line where it was longest:
-	 * "pad (utils.py:41)". */
+	/* A function in which the step's thread spent at least half of known_ns, running or blocked, with
+	 * the line where it was longest: "pad (utils.py:41)". If there are several, the most informative
+	 * one (frame_class.h); of equally informative ones, the innermost. "": none. */
 	char function[SLOW_STEP_TEXT_BYTES];
 	char function_name[SLOW_STEP_TEXT_BYTES]; /* without the line */
 	double function_ns, blocked_ns;		  /* in it; blocked: part of it */

@@ -47,7 +47,7 @@ struct roofline_fit_curve {
 struct roofline_fit_cell {
 	uint64_t hash; /* 0: free */
 	float log_ratio;
-	float second; /* log excess of a second habit of this level; 0: none */
+	float second; /* log excess of a second cluster of this level's steps; 0: none */
 	/* log excess of a single step that no other step confirms; 0: none */
 	float once;
 	uint32_t count, agree; /* steps; steps near the centre */

@@ -61,7 +61,7 @@ struct request {
 	uint64_t arrival_ns, handed_ns, queued_ns, scheduled_ns, first_ns, last_ns, ended_ns;
 	/* when the API process delivered its first and its last token */
 	uint64_t delivered_first_ns, delivered_last_ns;
-	/* when the API process last handed it to an engine; an earlier end does not count */
+	/* when the API process last handed it to an engine; an end before that time does not count */
 	uint64_t handed_last_ns;
 	/* on this node's clock: the time of the latest update, and when first_ns and ended_ns
 	 * became known */

@@ -41,7 +41,7 @@ struct request_list {
 	uint32_t first, last, count; /* 1 + index; oldest first */
 };
 
-/* Sums over requests that met their objective per token. Older requests count less. tokens: without
+/* Sums over requests that met their objective for TPOT. Older requests count less. tokens: without
  * the first token of each request. */
 struct request_usual {
 	double requests, tokens, decode_steps, decode_ns;

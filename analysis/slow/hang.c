@@ -456,7 +456,7 @@ static void add_mismatch(struct finding *f, const struct verdict *v, int32_t ran
 	char mine[96], others[96];
 
 	finding_say_of(f, rank, LAYER_SOFTWARE, 0,
-		       "rank %d called %s where the others called %s, both as number %llu of "
+		       "rank %d called %s where the others called %s: call number %llu of "
 		       "communicator %016llx",
 		       rank, call_text(&c, mine, sizeof(mine)),
 		       call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,

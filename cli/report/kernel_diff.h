@@ -41,8 +41,8 @@ struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struc
 /* The same of the slow steps; if there are none, of all steps. */
 struct kernel_time *kernel_diff_of_slow(const struct trace_model *m, const struct trace_rank *r,
 					size_t *count, size_t *steps);
-/* Per step 1 if it has all its records; adds their numbers to *slow and *normal. The caller frees it. NULL:
- * out of memory. */
+/* Returns one byte per step: 1 if the step has all its records. Adds the numbers of slow and of healthy
+ * steps with all their records to *slow and *normal. The caller frees the array. NULL: out of memory. */
 uint8_t *kernel_diff_whole(const struct trace_rank *r, size_t *slow, size_t *normal);
 /* The step in which a device record was launched, or -1. */
 ptrdiff_t kernel_diff_step(const struct trace_rank *r, const struct record *device);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rank_grid.h - self time and lateness by rank and step, for heat maps and the bars of `sysom show`.
  *
- * A column is one step of the culprit, or several, so that at most RANK_GRID_COLUMNS_MAX remain. Another
- * rank's step belongs to the column of its middle, since ranks may number steps differently. Times must be
- * on one clock (trace_align_apply). Self time is compared with the median of the column's ranks of the same
- * role, or, with fewer than three of them, with the rank's expected self time. Lateness is that behind the
- * median rank of a collective (the lower one of two). It comes from kernels, or from calls if a rank's
- * kernels were not seen. A cell has its latest collective.
+ * A column is one step of the culprit, or several, so that there are at most RANK_GRID_COLUMNS_MAX columns.
+ * Ranks may number steps differently, so a step of another rank goes to the column in whose time its middle
+ * lies. Times must be on one clock (trace_align_apply). In each column, self time is compared with the
+ * median of the ranks of the culprit's role. For fewer than three such ranks, and for other roles, it is
+ * compared with the rank's expected self time. Lateness is measured from the median rank's entry into a
+ * collective (with an even number of ranks, the lower median). It comes from kernels, or from calls if a
+ * rank's kernels were not seen. A cell has the largest lateness of its collectives, by amount (negative:
+ * earlier than the median rank).
  * Owns: its cells; the model is borrowed. Threads: one caller. */
 #pragma once
 
@@ -42,9 +44,10 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 {
 	return &g->cell[rank * g->columns + column];
 }
-/* Whether lateness is known in half of the cells with a self time: most windows may have no collectives. */
+/* Whether lateness is known in at least half as many cells as self time. It may not be, because a window
+ * may have no collectives. */
 bool rank_grid_has_lateness(const struct rank_grid *g);
-/* Medians over the columns that are flagged (or not); NAN if none is known. With by_peers, the excess is
- * that of the median self time above the median of those of the rank's role. Lateness must be known in
- * half of the columns with a self time: one collective says nothing about the others. */
+/* A rank's medians over the flagged columns, or over the others; NAN: not known. With by_peers, the excess
+ * compares the rank's median self time with the median of its role's median self times. Lateness must be
+ * known in half of the columns with a self time: one collective says nothing about the others. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);

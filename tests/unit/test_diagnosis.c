@@ -1704,8 +1704,8 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
 	assert_float_equal(out.confidence, sure, 1e-9);
 	l = line_that_says(
-	    "spin (train.py) takes 27.3% of its CPU time; the median of its role is 2.0%, and "
-	    "the threshold 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
+	    "spin (train.py) takes 27.3% of the rank's CPU time, 24.3 points above the threshold "
+	    "of 3.0% (median + 2 x 1.4826 MAD, 10 sketches); the median of its role is 2.0%");
 	assert_non_null(l);
 	assert_ptr_not_equal(l, &out.evidence[0]);
 	assert_int_equal(l->layer, LAYER_CPU);
@@ -1714,8 +1714,8 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	group.paper = true;
 	judge(&w);
 	group.paper = false;
-	assert_non_null(
-	    line_that_says("the mean of its role is 2.0%, and the threshold 3.0% (mean + 2 sigma"));
+	assert_non_null(line_that_says(
+	    "threshold of 3.0% (mean + 2 sigma, 10 sketches); the mean of its role is 2.0%"));
 }
 
 static void the_groups_line_outweighs_no_other_cause(void **unused)

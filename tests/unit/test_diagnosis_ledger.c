@@ -172,7 +172,7 @@ static const struct fault {
     {LEDGER_BLOCKED, LEDGER_LOCK, "acquire (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK,
      "another thread in acquire"},
     {LEDGER_BLOCKED, LEDGER_LIBC_LOCK, "collate (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK,
-     "lock of the C library: of the heap"},
+     "lock of the C library (heap or stdio), in collate"},
     {LEDGER_BLOCKED, LEDGER_FILE_LOCK, "flock (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK, "file lock"},
     {LEDGER_BLOCKED, LEDGER_CHILD, "run (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS,
      "child process in run"},

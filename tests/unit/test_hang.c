@@ -337,7 +337,7 @@ static void looks_at_the_first_call_that_did_not_end(void **unused)
 	hold(40, say_type_differs_before);
 	expect(CAUSE_HANG_MISMATCH, guilty, 1);
 	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (float16) where"));
-	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (bfloat16), both"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (bfloat16): call"));
 }
 
 static void say_transfer(void)

@@ -891,7 +891,7 @@ static const struct {
 } of_memory[] = {
     {OS_SIGNAL_PAGES_MIGRATED, "", "os-numa", "between NUMA nodes", "NUMA balancing", 80000},
     {OS_SIGNAL_FAULTS, "", "os-faults", "page faults: 160000", "huge pages", 160000},
-    {OS_SIGNAL_PRESSURE, "memory in its cgroup", "os-memory", "memory in its cgroup 220",
+    {OS_SIGNAL_PRESSURE, "memory in its cgroup", "os-memory", "memory in its cgroup: 220",
      "memory limit", 220},
 };
 
@@ -2508,7 +2508,8 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	/* 0.45, and nobody's profile to compare with */
 	assert_true(json_number_value(json_object_get(d, "confidence")) > 0.35);
 	assert_true(json_number_value(json_object_get(d, "confidence")) < 0.45);
-	assert_true(is_said(d, "takes 33.3% of its CPU time; the median of its role is 0.0%"));
+	assert_true(is_said(d, "takes 33.3% of the rank's CPU time, "));
+	assert_true(is_said(d, "; the median of its role is 0.0%"));
 	json_decref(j);
 	send_spinning(6);
 	send_spinning(3);
