@@ -245,7 +245,7 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
 		    "rank %d: self time is %.2f ms per step (%.1f%%) above the median of its "
-		    "role's %u ranks; over %u steps, this is %.1f times the threshold",
+		    "role's %u ranks; confirmed over %u steps, %.1fx the threshold",
 		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers, k->window, k->score);
 	if (k->late_excess_ns > 0)
 		finding_say_of(

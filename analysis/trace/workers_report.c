@@ -61,7 +61,7 @@ static void say_flag(const struct workers *w, struct finding *f, const struct wo
 
 	finding_say(f, LAYER_UNKNOWN, effect_ns(w, g),
 		    "%s %" PRId32 "%s %.2f%% (%.3f ms per step) above %s over steps %" PRIu64
-		    " to %" PRIu64 "; over %" PRIu32 " steps, this is %.1f times the threshold",
+		    " to %" PRIu64 "; confirmed over %" PRIu32 " steps, %.1fx the threshold",
 		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": self time",
 		    100 * g->flag.excess, effect_ns(w, g) / 1e6,
 		    g->pair ? "its only peer, as it was before," : "its peers", g->flag.first_step,
