@@ -22,7 +22,6 @@
 #include "base/daemon/log.h"
 #include "base/daemon/loop.h"
 #include "base/daemon/service.h"
-#include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
 #include "base/http/http_address.h"
 #include "base/http/http_post.h"

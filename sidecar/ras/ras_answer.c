@@ -5,7 +5,6 @@
 #include "sidecar/ras/ras_answer.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
