@@ -22,7 +22,6 @@
 #include "base/daemon/log.h"
 #include "base/daemon/loop.h"
 #include "base/daemon/service.h"
-#include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
 #include "base/http/http_address.h"
 #include "base/http/http_post.h"
@@ -32,10 +31,7 @@
 #include "wire/link/tls_settings.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
-/* Longest time from SIGTERM to the end, even if the disk blocks. Windows that are not committed by
- * then are not acknowledged, so nodes send them again. */
-#define STOP_S	60u
-#define TICK_MS 1000u
+#define TICK_MS	   1000u
 /* Findings of an earlier process end if they are not found again in this time after a start. Beats
  * rebuild the fleet within 60 s, and a small constant lateness needs most of another minute. */
 #define REPORT_AGAIN_NS 120000000000ull
@@ -182,15 +178,6 @@ static void choose_dir(struct settings *s)
 	else
 		snprintf(s->store_dir, sizeof(s->store_dir), "%s/.local/state/sysom-aggregator",
 			 home && *home == '/' ? home : "/tmp");
-}
-
-static void on_signal(void *arg, uint32_t signum)
-{
-	struct aggregator *a = arg;
-
-	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
-	watchdog_arm(STOP_S, EXIT_FAILED);
-	loop_stop(a->loop);
 }
 
 /* One descriptor per node, and nng's own. */
@@ -359,11 +346,8 @@ static int start(struct aggregator *a)
 	char why[400];
 	int err = loop_open(&a->loop);
 
-	/* before any thread, so that only the loop gets the signals */
 	if (!err)
-		err = loop_add_signal(a->loop, SIGTERM, on_signal, a, NULL);
-	if (!err)
-		err = loop_add_signal(a->loop, SIGINT, on_signal, a, NULL);
+		err = service_stop_on_signals(a->loop);
 	if (!err)
 		err = start_fleet(a);
 	if (err) {
@@ -413,6 +397,7 @@ static void stop(struct aggregator *a)
 		commit_stop(a->commit);
 	ingest_close(a->ingest);
 	tls_close(a->tls);
+	/* Windows that are not in the store yet are not acknowledged, so nodes send them again. */
 	commit_close(a->commit);
 	alert_close(a->alert);
 	symbols_close(a->symbols);

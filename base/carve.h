@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * carve.h - several arrays in one block of memory. One function does the layout and runs twice:
- * without memory it computes the size of the block, with memory it places the arrays. Header-only;
- * allocates nothing. */
+ * without memory it computes the size of the block, with memory it places the arrays. Header-only. */
 #pragma once
 
 #include <stddef.h>
+#include <stdlib.h>
 
 struct carve {
 	/* NULL: only count. Otherwise aligned as the arrays need, at most to 16 bytes */
@@ -19,4 +19,10 @@ static inline void *carve_take(struct carve *c, size_t count, size_t element_byt
 
 	c->bytes += (count * element_bytes + 15) & ~(size_t)15;
 	return out;
+}
+
+/* Memory for the block that starts at a cache line; free() it. NULL: no memory. */
+static inline void *carve_memory(size_t bytes)
+{
+	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }

@@ -224,12 +224,9 @@ static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch 
 
 #ifdef SAMPLER_TAIL
 
-#define SWITCH_FRAMES 16
-enum { SWITCH_STACKS = 0, SWITCH_WALK, SWITCH_BLIND, SWITCH_END, SWITCH_PROGS };
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, SWITCH_PROGS);
+	__uint(max_entries, WALK_PROGS);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } switch_progs SEC(".maps");
@@ -247,32 +244,14 @@ int switch_end(void *ctx)
 SEC("raw_tp")
 int switch_walk(void *ctx)
 {
-	struct sampler_scratch *s = scratch_get();
-	int rc = UNWIND_MORE;
-
-	if (!s)
-		return 0;
-	for (int i = 0; i < SWITCH_FRAMES && rc == UNWIND_MORE; i++)
-		rc = user_walk_frame(s);
-	if (rc == UNWIND_MORE)
-		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
-	if (rc == UNWIND_BLIND)
-		bpf_tail_call(ctx, &switch_progs, SWITCH_BLIND);
-	unwind_finish(&s->unwind);
-	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+	tail_walk(ctx, &switch_progs);
 	return 0;
 }
 
 SEC("raw_tp")
 int switch_blind(void *ctx)
 {
-	struct sampler_scratch *s = scratch_get();
-
-	if (!s)
-		return 0;
-	if (unwind_blind(&s->unwind) == UNWIND_MORE)
-		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
-	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+	tail_blind(ctx, &switch_progs);
 	return 0;
 }
 
@@ -286,8 +265,8 @@ int switch_stacks(void *ctx)
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &s->key.pid);
 	if (process && switch_out_stacks(ctx, s, process))
-		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
-	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+		bpf_tail_call(ctx, &switch_progs, WALK_ON);
+	bpf_tail_call(ctx, &switch_progs, WALK_END);
 	return 0;
 }
 
@@ -323,7 +302,7 @@ int on_switch(__u64 *ctx)
 	if (!s || !process)
 		return 0;
 #ifdef SAMPLER_TAIL
-	bpf_tail_call(ctx, &switch_progs, SWITCH_STACKS);
+	bpf_tail_call(ctx, &switch_progs, WALK_BEGIN);
 #else
 	if (switch_out_stacks(ctx, s, process)) {
 		bpf_loop(UNWIND_FRAME_MAX + 1, user_walk_loop, &s, 0);

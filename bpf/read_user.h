@@ -21,6 +21,8 @@ static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address
 
 #else
 
+#include <stdbool.h>
+
 #ifndef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #endif
@@ -36,6 +38,12 @@ extern __thread struct read_user read_user_source;
 static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address)
 {
 	return read_user_source.read(read_user_source.owner, to, bytes, address);
+}
+
+static inline bool read_user_from(const struct read_user *memory, void *to, __u32 bytes,
+				  __u64 address)
+{
+	return memory->read(memory->owner, to, bytes, address) == 0;
 }
 
 #endif

@@ -134,12 +134,9 @@ static __always_inline void tick_finish(struct bpf_perf_event_data *ctx, struct 
 
 #ifdef SAMPLER_TAIL
 
-#define TICK_FRAMES 16 /* per program; the kernel allows 33 programs in a row */
-enum { TICK_WALK = 0, TICK_BLIND, TICK_FINISH, TICK_PROGS };
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, TICK_PROGS);
+	__uint(max_entries, WALK_BEGIN);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } tick_progs SEC(".maps");
@@ -147,32 +144,14 @@ struct {
 SEC("perf_event")
 int tick_walk(struct bpf_perf_event_data *ctx)
 {
-	struct sampler_scratch *s = scratch_get();
-	int rc = UNWIND_MORE;
-
-	if (!s)
-		return 0;
-	for (int i = 0; i < TICK_FRAMES && rc == UNWIND_MORE; i++)
-		rc = user_walk_frame(s);
-	if (rc == UNWIND_MORE)
-		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
-	if (rc == UNWIND_BLIND)
-		bpf_tail_call(ctx, &tick_progs, TICK_BLIND);
-	unwind_finish(&s->unwind);
-	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+	tail_walk(ctx, &tick_progs);
 	return 0;
 }
 
 SEC("perf_event")
 int tick_blind(struct bpf_perf_event_data *ctx)
 {
-	struct sampler_scratch *s = scratch_get();
-
-	if (!s)
-		return 0;
-	if (unwind_blind(&s->unwind) == UNWIND_MORE)
-		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
-	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+	tail_blind(ctx, &tick_progs);
 	return 0;
 }
 
@@ -195,8 +174,8 @@ int tick(struct bpf_perf_event_data *ctx)
 	if (!s)
 		return 0;
 	if (tick_stacks(ctx, s, process))
-		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
-	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+		bpf_tail_call(ctx, &tick_progs, WALK_ON);
+	bpf_tail_call(ctx, &tick_progs, WALK_END);
 	return 0;
 }
 

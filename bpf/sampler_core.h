@@ -305,7 +305,39 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 	return UNWIND_DONE;
 }
 
-#ifndef SAMPLER_TAIL
+#ifdef SAMPLER_TAIL
+#define WALK_FRAMES 16 /* per program; the kernel allows 33 programs in a row */
+/* The programs of a walk, by their place in `progs`, a BPF_MAP_TYPE_PROG_ARRAY. */
+enum { WALK_ON = 0, WALK_BLIND, WALK_END, WALK_BEGIN, WALK_PROGS };
+
+static __always_inline void tail_walk(void *ctx, void *progs)
+{
+	struct sampler_scratch *s = scratch_get();
+	int rc = UNWIND_MORE;
+
+	if (!s)
+		return;
+	for (int i = 0; i < WALK_FRAMES && rc == UNWIND_MORE; i++)
+		rc = user_walk_frame(s);
+	if (rc == UNWIND_MORE)
+		bpf_tail_call(ctx, progs, WALK_ON);
+	if (rc == UNWIND_BLIND)
+		bpf_tail_call(ctx, progs, WALK_BLIND);
+	unwind_finish(&s->unwind);
+	bpf_tail_call(ctx, progs, WALK_END);
+}
+
+static __always_inline void tail_blind(void *ctx, void *progs)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	if (!s)
+		return;
+	if (unwind_blind(&s->unwind) == UNWIND_MORE)
+		bpf_tail_call(ctx, progs, WALK_ON);
+	bpf_tail_call(ctx, progs, WALK_END);
+}
+#else
 /* Global, so that the verifier checks it once and not in each iteration. */
 __attribute__((noinline)) int user_walk_blind(void)
 {

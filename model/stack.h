@@ -219,7 +219,6 @@ struct stack_switch_thread {
 	/* switches that were not recorded, so a part of begin_ns to end_ns is wrong */
 	uint64_t missed;
 	uint32_t pid, tid;
-	bool ended; /* the thread has ended */
 };
 
 struct stack_batch {

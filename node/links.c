@@ -2,7 +2,6 @@
 #include "node/links.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "base/carve.h"
 #include "base/hash.h"
 
 void rank_config_default(struct rank_config *c)
@@ -18,11 +19,6 @@ void rank_config_default(struct rank_config *c)
 	judge_config_default(&c->judge);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
-}
-
-static void *aligned(size_t bytes)
-{
-	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }
 
 int rank_open(struct rank **out, const struct rank_config *c, struct recorder *recorder,
@@ -38,8 +34,8 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->slot = slot;
 	r->canary = canary;
 	r->random = seed | 1;
-	r->steps_memory = aligned(steps_memory_bytes(&c->steps));
-	r->judge_memory = aligned(judge_memory_bytes(&r->config.judge));
+	r->steps_memory = carve_memory(steps_memory_bytes(&c->steps));
+	r->judge_memory = carve_memory(judge_memory_bytes(&r->config.judge));
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
 	if (!r->steps_memory || !r->judge_memory || !r->recent || !r->learned ||

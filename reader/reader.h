@@ -57,7 +57,6 @@ void reader_target_exe(struct reader_target *t, char *out, size_t bytes);
 /* A kind of request. Runs in the parser: it has only the target's files, and no threads. Returns 0
  * or -errno, which the caller gets with the answer. */
 struct reader_op {
-	const char *name;
 	int (*run)(struct reader_target *t, const void *request, size_t bytes, struct buf *answer);
 	size_t answer_max; /* bytes */
 	uint32_t cpu_s;	   /* CPU time allowed per file that the request opens */

@@ -479,8 +479,6 @@ static void look_owner(struct ring_reader *r, uint32_t lane)
 /* Whether the next owner starts at slot n; if so, makes it the current owner. */
 static void adopt_owner(struct ring_reader *r, struct reader_lane *l)
 {
-	if (l->owner.generation && l->owner.tid)
-		r->stats.lane_changes++;
 	l->owner = l->next;
 	l->has_next = false;
 }

@@ -43,7 +43,7 @@ struct ring_lane_view {
 };
 
 struct ring_stats { /* since open; lost_* are exact */
-	uint64_t events, lost_lapped, lost_torn, lost_bad_kind, lane_changes, bytes;
+	uint64_t events, lost_lapped, lost_torn, lost_bad_kind, bytes;
 	/* 0, or a positive errno: the producer broke the format (a head or the name arena moved in
 	 * an impossible way). From then on every call returns nothing, and the caller closes. */
 	uint64_t detach_reason;

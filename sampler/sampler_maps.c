@@ -367,10 +367,10 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 	if (!err)
 		err = load_marks(m, s);
 	if (!err && m->tail) {
-		err = prog_slot(m->off, "switch_progs", 0, "switch_stacks");
-		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_walk");
-		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_blind");
-		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_end");
+		err = prog_slot(m->off, "switch_progs", 0, "switch_walk");
+		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_blind");
+		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_end");
+		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_stacks");
 	}
 	err = err ? err : open_switches(m);
 	err = err ? err : attach_off(m);

@@ -141,9 +141,9 @@ static int run_names(struct reader_target *t, const void *request, size_t bytes,
 
 /* Bounds per file: libtorch_cpu's table takes 0.5 s of CPU time. The wall time allows for a tenth
  * of a CPU on a busy node. */
-static const struct reader_op op_scan = {"scan", run_scan, SCAN_BYTES, 5, 30000, false};
-static const struct reader_op op_table = {"table", run_table, TABLE_BYTES, 10, 60000, false};
-static const struct reader_op op_names = {"names", run_names, NAMES_BYTES, 2, 5000, true};
+static const struct reader_op op_scan = {run_scan, SCAN_BYTES, 5, 30000, false};
+static const struct reader_op op_table = {run_table, TABLE_BYTES, 10, 60000, false};
+static const struct reader_op op_names = {run_names, NAMES_BYTES, 2, 5000, true};
 
 /* ---- the daemon's side ---- */
 

@@ -191,9 +191,9 @@ static void sink_gpu(void *arg, const uint8_t u[16])
 		 u[14], u[15]);
 }
 
-static const char *sink_name(void *arg, uint32_t id)
+const char *process_name(void *process, uint32_t id)
 {
-	return ring_reader_name(((struct process *)arg)->reader, id);
+	return ring_reader_name(((struct process *)process)->reader, id);
 }
 
 /* ---- socket and pid ---- */
@@ -457,7 +457,7 @@ static struct links *links_of_job(const struct process *p)
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
-	struct join_sink sink = {p, sink_host, sink_device, sink_name, sink_transfer, sink_gpu};
+	struct join_sink sink = {p, sink_host, sink_device, process_name, sink_transfer, sink_gpu};
 	struct rank_config c = n->analysis.rank;
 	uint64_t seed = hash_mix(n->admission.serial ^ hash_bytes(HASH_SEED, n->run.boot_id, 16));
 	int err;

@@ -34,6 +34,8 @@ void process_losses(const struct process *p, bool events_only,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* NULL: the process is gone. */
 struct process *process_by_serial(const struct node *n, uint64_t serial);
+/* The text of a name id of its ring, "" unknown. process: a struct process. */
+const char *process_name(void *process, uint32_t id);
 /* Whether the process is of the job ("" or NULL: any) and the rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 /* Whether a rank has an anomaly, or somebody asked for a closer look. */

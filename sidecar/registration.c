@@ -181,7 +181,7 @@ static int take_hello(struct reader_target *t, const void *request, size_t bytes
 	return err;
 }
 
-static const struct reader_op hello_op = {"hello", take_hello, 64, 1, 2000, true};
+static const struct reader_op hello_op = {take_hello, 64, 1, 2000, true};
 
 static void asked_fini(void *arg)
 {

@@ -49,13 +49,6 @@ static void random_id(uint8_t id[16])
 	}
 }
 
-static const char *name_of(void *arg, uint32_t id)
-{
-	const struct process *p = arg;
-
-	return ring_reader_name(p->reader, id);
-}
-
 static void add_loss(void *arg, const char *cause, uint64_t count)
 {
 	windows_loss(arg, cause, count);
@@ -216,7 +209,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 		err = windows_records(w, q, p->rank, (uint32_t)n->settings.window_records);
 	if (!err)
 		err = fill_stacks(p, w, q);
-	return err ? err : windows_names(w, n->ship->names, name_of, p);
+	return err ? err : windows_names(w, n->ship->names, process_name, p);
 }
 
 /* Encodes the window into an empty buffer, which the caller frees. id: 16 bytes, or NULL. */

@@ -12,7 +12,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -47,9 +46,6 @@
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* After SIGTERM: how long to send queued messages. What remains waits in the spool. */
 #define LINGER_MS 3000u
-/* After this time the process ends, even if the disk or nng blocks. systemd would kill it after 90
- * s. */
-#define STOP_S 60u
 /* All windows are in the spool by then, so nothing is worth a longer wait. */
 #define CLOSE_S 3u
 /* Larger allocations use mmap and return to the kernel when freed. */
@@ -456,15 +452,6 @@ static void on_tend(void *arg, uint32_t count)
 	ship_beat(n, now_ns);
 }
 
-static void on_signal(void *arg, uint32_t signum)
-{
-	struct node *n = arg;
-
-	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
-	watchdog_arm(STOP_S, EXIT_FAILED);
-	loop_stop(n->loop);
-}
-
 /* The keeper forks from a process without threads. This process has threads, so it cannot start
  * another keeper. systemd restarts sysomd, which takes up the rings, the spool and the baselines
  * again. */
@@ -475,8 +462,7 @@ static void on_keeper_gone(void *arg, uint32_t events)
 	log_error("reader",
 		  "the keeper of the reader processes died; sysomd ends, and systemd restarts it");
 	d->failed = -ECHILD;
-	watchdog_arm(STOP_S, EXIT_FAILED);
-	loop_stop(d->node.loop);
+	service_stop(d->node.loop);
 }
 
 /* ---- start and end ---- */
@@ -599,10 +585,8 @@ static int daemon_open(struct daemon *d)
 
 	if (err)
 		return err;
-	/* Before any thread, so that all threads inherit the signal mask. */
 	signal(SIGPIPE, SIG_IGN);
-	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
-	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)) ||
+	if ((err = service_stop_on_signals(n->loop)) ||
 	    (err = loop_add_fd(n->loop, reader_fd(n->reader), 0, on_keeper_gone, d, NULL)))
 		return err;
 	if (getrandom(n->run.boot_id, sizeof(n->run.boot_id), GRND_NONBLOCK) < 0)

@@ -3,10 +3,8 @@
  * the driver's, but kernelParams[0] holds a kernel's duration in nanoseconds as a uint64_t. */
 #include "sim/cuda_double.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAGIC_STREAM 0x5354524du
 #define MAGIC_EVENT  0x45564e54u

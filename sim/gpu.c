@@ -160,6 +160,13 @@ static void op_drain(struct gpu_op *todo)
 	}
 }
 
+static void kick_locked(struct gpu_device *d)
+{
+	__atomic_add_fetch(&d->doorbell, 1, __ATOMIC_RELEASE);
+	d->idle = false;
+	futex_wake_private(&d->doorbell);
+}
+
 static void op_ready(struct gpu_op *op, struct gpu_op **todo)
 {
 	struct gpu_device *d = &gpu.devices[op->device];
@@ -181,7 +188,7 @@ static void op_ready(struct gpu_op *op, struct gpu_op **todo)
 		op->state = GPU_OP_RUNS;
 		op->wait_next = d->hosts;
 		d->hosts = gpu_op_ref(op);
-		gpu_kick_locked(d);
+		kick_locked(d);
 		return;
 	case GPU_OP_GRAPH:
 		op_known(op, op->start_ns, todo);
@@ -232,7 +239,7 @@ static void op_enlist(struct gpu_op *op)
 		op->stream->pending++;
 	gpu_op_ref(op);
 	if (gpu.hooks && d->idle)
-		gpu_kick_locked(d);
+		kick_locked(d);
 }
 
 static void op_delist(struct gpu_op *op)
@@ -546,13 +553,6 @@ struct cu_function_st *gpu_function_locked(struct cu_module_st *m, const char *n
 
 /* ---- the worker ---- */
 
-void gpu_kick_locked(struct gpu_device *d)
-{
-	__atomic_add_fetch(&d->doorbell, 1, __ATOMIC_RELEASE);
-	d->idle = false;
-	futex_wake_private(&d->doorbell);
-}
-
 static void worker_peers(struct gpu_device *d)
 {
 	struct gpu_op **p = &d->peers, *todo = NULL;
@@ -645,6 +645,15 @@ static void worker_sleep(struct gpu_device *d, uint32_t bell, uint32_t *const *w
 	futex_wait(&d->doorbell, bell, until_ns == UINT64_MAX ? NULL : &ts);
 }
 
+/* Calls the profiler's hook, if any, without the lock. */
+static void hook_deliver(void)
+{
+	const struct gpu_hooks *h = __atomic_load_n(&gpu.hooks, __ATOMIC_ACQUIRE);
+
+	if (h && h->deliver)
+		h->deliver();
+}
+
 static void *worker_main(void *arg)
 {
 	struct gpu_device *d = arg;
@@ -676,7 +685,7 @@ static void *worker_main(void *arg)
 			until = now + GPU_TICK_NS;
 		d->idle = !tick;
 		gpu_unlock();
-		gpu_hook_deliver();
+		hook_deliver();
 		worker_sleep(d, bell, words, values, n, until);
 	}
 	return NULL;
@@ -707,14 +716,6 @@ void gpu_hook_launch(void)
 		h->launch();
 }
 
-void gpu_hook_deliver(void)
-{
-	const struct gpu_hooks *h = __atomic_load_n(&gpu.hooks, __ATOMIC_ACQUIRE);
-
-	if (h && h->deliver)
-		h->deliver();
-}
-
 static cu_function iface_peer_function(const char *name, const struct gpu_peer_ops *ops)
 {
 	static struct cu_module_st module;
@@ -732,7 +733,7 @@ static void kick_all_locked(void)
 {
 	for (int i = 0; i < GPU_MAX_DEVICES; i++)
 		if (gpu.devices[i].started)
-			gpu_kick_locked(&gpu.devices[i]);
+			kick_locked(&gpu.devices[i]);
 }
 
 static int iface_watch(uint32_t *word)

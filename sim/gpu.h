@@ -172,9 +172,7 @@ bool gpu_op_done_locked(struct gpu_op *op);
 /* Sleeps until the operation has ended, with the lock released. */
 void gpu_op_synchronize_locked(struct gpu_op *op);
 void gpu_retire_locked(struct gpu_device *d, bool running);
-void gpu_kick_locked(struct gpu_device *d);
-/* Calls the profiler's hooks, if any, without the lock. */
+/* Calls the profiler's hook, if any, without the lock. */
 void gpu_hook_launch(void);
-void gpu_hook_deliver(void);
 struct cu_function_st *gpu_function_locked(struct cu_module_st *m, const char *name);
 cu_context gpu_current(void);

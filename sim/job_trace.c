@@ -5,7 +5,6 @@
  * calls are enough to make a rank wait for late peers. */
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,13 +4,11 @@
  * plus the cost of the transfer. The kernel goes through cuLaunchKernelEx, found by
  * cuGetProcAddress as in the real library's static runtime. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "foreign/nccl.h"
 #include "sim/gpu_iface.h"

@@ -510,7 +510,6 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 	if (!err) {
 		x->row_count = h.row_count;
 		x->names_bytes = h.names_bytes;
-		x->quality = h.quality;
 		x->trusted = h.trusted == 1;
 		x->top = malloc(h.top_count * sizeof(*x->top) + 1);
 		err = !x->top

@@ -23,7 +23,6 @@ struct symbol_index {
 	uint64_t block_number;
 	char *name;
 	size_t name_room;
-	enum symbol_quality quality;
 	bool trusted; /* of the source file: symbol_elf.h */
 };
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <lzma.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/all_bytes.h"
 #include "base/limits.h"

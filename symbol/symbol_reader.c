@@ -128,8 +128,8 @@ static int run_bytes(struct reader_target *t, const void *request, size_t bytes,
 }
 
 /* The largest debug files have millions of symbols; a second sorts one or two million. */
-static const struct reader_op op_index = {"index", run_index, 4096, 20, 60000, false};
-static const struct reader_op op_bytes = {"bytes", run_bytes, ANSWER_BYTES, 10, 30000, false};
+static const struct reader_op op_index = {run_index, 4096, 20, 60000, false};
+static const struct reader_op op_bytes = {run_bytes, ANSWER_BYTES, 10, 30000, false};
 
 /* ---- the daemon's side ---- */
 

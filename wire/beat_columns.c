@@ -5,7 +5,6 @@
  * align the nodes' clocks. */
 #include "wire/beat_columns.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

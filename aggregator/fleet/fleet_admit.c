@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
-#include "base/hash.h"
 #include "base/room.h"
 
 /* How much older a beat may be than the one before it, although a node sends them in order. */

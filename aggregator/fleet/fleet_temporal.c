@@ -151,7 +151,6 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
 		end_role(job, job->roles[role].temporal);
 	if (!n)
 		return;
-	s.ranks = n;
 	take_medians(of, n, v, &s);
 	s.suspects = cross_suspects(job->cross) > 0 || hang_is_open(job->hang);
 	temporal_push(job->roles[role].temporal, &s);

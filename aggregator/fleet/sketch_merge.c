@@ -3,7 +3,6 @@
 #include "aggregator/fleet/sketch_merge.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -168,7 +168,6 @@ void clocks_state(const struct clocks *c, uint32_t node, int64_t at_ns, struct c
 	out->offset_ns = predicted(n, at_ns);
 	out->drift = n->drift;
 	out->error_ns = n->error_ns;
-	out->samples = held(n);
 }
 
 void clocks_forget(struct clocks *c, uint32_t node)

@@ -28,7 +28,6 @@ struct clocks_state {
 	double offset_ns; /* node's clock less the job's, now */
 	double drift;
 	double error_ns;
-	uint32_t samples;
 };
 
 /* 0, -ENOMEM. */

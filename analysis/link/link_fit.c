@@ -186,6 +186,5 @@ struct link_change link_change_of(const struct link_fit *f, const struct link_sa
 	half = z * sqrt((double)out.samples) / 2;
 	out.ratio = ratio_at(r, n, middle);
 	out.low = ratio_at(r, n, fmax(middle - half, 0));
-	out.high = ratio_at(r, n, fmin(middle + half, (double)out.samples - 1));
 	return out;
 }

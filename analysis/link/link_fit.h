@@ -72,7 +72,7 @@ double link_fit_predict(const struct link_fit *f, double bytes);
  * confidence interval, from order statistics alone (David and Nagaraja, Order Statistics, section
  * 7.1). */
 struct link_change {
-	double ratio, low, high; /* 1: as expected; 0 if there are no samples */
+	double ratio, low; /* low: of its interval. 1: as expected; 0 if there are no samples */
 	/* Sum of times / sum of expected ones: a few transfers that wait for a lost packet change it,
 	 * but not the median. */
 	double mean;

@@ -12,6 +12,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/slow/peers.h"
 #include "analysis/slow/skew.h"
+#include "base/carve.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
 
@@ -236,7 +237,7 @@ static void init_peers(const struct local_peers *l, struct group *g)
 	c.mode = l->mode;
 	c.changes_only = g->uneven; /* never set in the paper's mode */
 	free(g->memory);	    /* the size depends on c */
-	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
+	g->memory = carve_memory(peers_memory_bytes(&c, g->n));
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
 

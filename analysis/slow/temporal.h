@@ -35,7 +35,6 @@ struct temporal_sample {
 	double steps;	/* since the sample before, per rank */
 	double flagged; /* share of the steps that were flagged */
 	bool suspects;	/* a finding names a rank of the job */
-	uint32_t ranks;
 };
 
 struct temporal_base { /* what earlier runs had */

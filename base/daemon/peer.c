@@ -12,7 +12,6 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static void fill_end(const union peer_address *a, __be16 *port, __be32 to[4])

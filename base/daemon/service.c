@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,7 +12,12 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "base/daemon/log.h"
+#include "base/daemon/watchdog.h"
+#include "base/exit_status.h"
+
 #define BACKLOG 128
+#define STOP_S	60u
 
 void service_init(void)
 {
@@ -124,4 +130,23 @@ void service_alive(void)
 void service_stopping(void)
 {
 	sd_notify(0, "STOPPING=1");
+}
+
+void service_stop(struct loop *l)
+{
+	watchdog_arm(STOP_S, EXIT_FAILED);
+	loop_stop(l);
+}
+
+static void on_signal(void *arg, uint32_t signum)
+{
+	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
+	service_stop(arg);
+}
+
+int service_stop_on_signals(struct loop *l)
+{
+	int err = loop_add_signal(l, SIGTERM, on_signal, l, NULL);
+
+	return err ? err : loop_add_signal(l, SIGINT, on_signal, l, NULL);
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/daemon/loop.h"
+
 /* Call before the first child starts: children must not inherit the sockets from systemd. */
 void service_init(void);
 /* Returns a non-blocking, listening Unix socket of this type (SOCK_STREAM, SOCK_SEQPACKET) at this
@@ -29,3 +31,9 @@ void service_ready(void);
  * WatchdogSec, or systemd restarts the daemon. */
 void service_alive(void);
 void service_stopping(void);
+/* Ends the loop. If the daemon still runs 60 s later, because a disk or a library blocks, it exits
+ * with EXIT_FAILED; systemd would kill it after 90 s. */
+void service_stop(struct loop *l);
+/* SIGTERM and SIGINT stop the loop so. Call before any thread starts: all inherit the signal mask. 0,
+ * -errno. */
+int service_stop_on_signals(struct loop *l);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * diff_sketch.c - see diff_source.h: baselines and sketches from the aggregator. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

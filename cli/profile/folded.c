@@ -183,7 +183,8 @@ char *folded_name(int kind, const char *function, const char *file)
 	return n < 0 ? NULL : out;
 }
 
-double folded_samples(const struct folded *f, uint32_t line)
+/* The line's number of samples; 0: not known. */
+static double samples_of(const struct folded *f, uint32_t line)
 {
 	return f->sample_weight > 0 ? f->lines[line].weight / f->sample_weight : 0;
 }
@@ -197,7 +198,7 @@ int folded_profile(const struct folded *f, struct profile **out)
 		uint32_t n = folded_names(f, i, names);
 
 		if (f->lines[i].weight > 0)
-			err = profile_add(*out, names, n, f->lines[i].weight, folded_samples(f, i));
+			err = profile_add(*out, names, n, f->lines[i].weight, samples_of(f, i));
 		err = err == -E2BIG ? 0 : err;
 	}
 	return err;

@@ -50,5 +50,3 @@ int folded_profile(const struct folded *f, struct profile **out);
 /* The name of a frame (enum stack_frame_kind) in such a line; file: its path, "" none. The caller frees
  * it. NULL: out of memory. */
 char *folded_name(int kind, const char *function, const char *file);
-/* The line's number of samples; 0: not known. */
-double folded_samples(const struct folded *f, uint32_t line);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/replay/replay_find.h"
 
+#include "base/carve.h"
+#include "cli/text/pages.h"
 #include <errno.h>
 #include <stdlib.h>
 
 #include "analysis/steps/steps.h"
-#include "cli/text/pages.h"
 
 #define LAUNCHES_MAX (1u << 20)
 
@@ -67,8 +68,8 @@ int replay_find(struct replay_find *f, const struct replay_trace *t)
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	judge_config_default(&jc);
 	jc.roofline.mode = f->mode;
-	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
-	judge_memory = pages_aligned(judge_memory_bytes(&jc));
+	memory = pages_filled(carve_memory(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
+	judge_memory = carve_memory(judge_memory_bytes(&jc));
 	if (memory && judge_memory) {
 		struct steps *s = steps_init(memory, &sc);
 

@@ -4,13 +4,13 @@
  * equal bits. */
 #include "cli/replay/replay_journal.h"
 
+#include "base/carve.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/replay/replay_findings.h"
 #include "cli/replay/replay_line.h"
-#include "cli/text/pages.h"
 #include "model/finding.h"
 
 #define STEPS_KEPT     4096u /* per rank, to find the steps of a stretch of time */
@@ -225,8 +225,8 @@ static int begin_rank(struct replay_journal *j, uint32_t slot, const struct jour
 	r->memory_bytes = bytes;
 	j->memory_bytes += bytes;
 	j->made_bytes += bytes;
-	r->steps_memory = pages_aligned(steps_memory_bytes(&id->steps));
-	r->judge_memory = pages_aligned(judge_memory_bytes(&id->judge));
+	r->steps_memory = carve_memory(steps_memory_bytes(&id->steps));
+	r->judge_memory = carve_memory(judge_memory_bytes(&id->judge));
 	if (!r->steps_memory || !r->judge_memory)
 		return -ENOMEM;
 	r->steps = steps_init(r->steps_memory, &id->steps);

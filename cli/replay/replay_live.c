@@ -4,7 +4,6 @@
 #include "cli/replay/replay_live.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

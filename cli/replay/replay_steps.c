@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "analysis/expect/roofline.h"
+#include "base/carve.h"
 #include "base/text/json_text.h"
 #include "base/text/text.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
-#include "cli/text/pages.h"
 #include "render/term.h"
 #include "cli/timings/replay_input.h"
 #include "cli/timings/replay_unit.h"
@@ -351,7 +351,7 @@ static int replay_steps_main(int argc, char **argv)
 		    "sysom replay steps: --latency is missing; try sysom replay steps --help\n");
 		return EXIT_USAGE;
 	}
-	r.memory = pages_aligned(roofline_set_memory_bytes(&r.config, MODELS_MAX));
+	r.memory = carve_memory(roofline_set_memory_bytes(&r.config, MODELS_MAX));
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (r.memory && (r.json || r.point)) {
 		r.set = roofline_set_init(r.memory, &r.config, MODELS_MAX);

@@ -4,7 +4,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 /* Asks for huge pages: one fault per 2 MiB instead of one per 4 KiB. Returns the array. */
@@ -17,10 +16,4 @@ static inline void *pages_filled(void *array, size_t bytes)
 	if (array && to > from)
 		madvise((void *)from, to - from, MADV_HUGEPAGE);
 	return array;
-}
-
-/* Memory that starts at a cache line. */
-static inline void *pages_aligned(size_t bytes)
-{
-	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }

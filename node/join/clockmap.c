@@ -4,7 +4,6 @@
  * anchors, and its prediction is compared with each new anchor. */
 #include "node/join/clockmap.h"
 
-#include <math.h>
 #include <string.h>
 #include <time.h>
 

@@ -181,9 +181,7 @@ uint32_t join_stream_number(const struct join *j, const struct join_stream *s)
 
 static void emit(struct join *j, const struct record *r, const struct step_mark *mark)
 {
-	if (r->begin_ns < j->last_host_ns)
-		j->stats.host_late++;
-	else
+	if (r->begin_ns > j->last_host_ns)
 		j->last_host_ns = r->begin_ns;
 	j->sink.host(j->sink.arg, r, mark);
 }
@@ -517,7 +515,6 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 		if (e->capture) {
 			capture_coll(j, e, r.bytes);
 		} else if (!(e->head.flags & EVENT_FLAG_CAPTURED)) {
-			j->stats.colls++;
 			enqueue_coll(j, p, &r);
 		}
 	}

@@ -60,11 +60,8 @@ struct join_sink {
 };
 
 struct join_stats {
-	/* host_late: records that began before an already delivered one */
-	uint64_t device_events, host_late;
+	uint64_t device_events, copies;
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
-	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
-	uint64_t graph_nodes, copies, resyncs, streams_learned;
 	uint64_t align_steps;	      /* launches examined to learn how the numbers differ */
 	uint64_t export_delay_max_ns; /* longest GAP_EXPORT_DELAY that the process reported */
 	uint64_t graph_coarse_ns;     /* time with one record per graph launch, GAP_GRAPH_NODES */

@@ -59,7 +59,6 @@ static void contradicted(struct join *j, struct join_align *a)
 {
 	forget(a);
 	a->has_gap_floor = a->has_sure = false;
-	j->stats.resyncs++;
 }
 
 void join_align_bound(struct join_stream *s)
@@ -454,6 +453,5 @@ struct join_stream *join_align_bind(struct join *j, struct join_device_stream *d
 		return NULL;
 	d->stream = (int32_t)found;
 	j->streams[found].device_stream = (int32_t)(d - j->device_streams);
-	j->stats.streams_learned++;
 	return &j->streams[found];
 }

@@ -124,9 +124,7 @@ void join_match_coll_drop(struct join *j, struct join_stream *s)
 	const struct join_coll *c = &j->colls[s->colls.head];
 
 	/* Calls of one group may share a kernel. The kernel is joined with the first call. */
-	if (c->group && c->group == s->last_group)
-		j->stats.coll_fused++;
-	else
+	if (!c->group || c->group != s->last_group)
 		join_count(j, JOIN_COLL_NO_KERNEL, 1);
 	coll_pop(j, s);
 }
@@ -309,7 +307,6 @@ void join_match_unmatched(struct join *j, const struct join_device_pend *p, enum
 	if (is_coll_name(j, r.name)) {
 		r.kind = RECORD_COLL_KERNEL;
 		join_count(j, JOIN_COLL_KERNEL_ALONE, 1);
-		j->stats.coll_kernels++;
 	}
 	r.flags |= RECORD_FLAG_UNMATCHED;
 	j->sink.device(j->sink.arg, &r);
@@ -325,7 +322,6 @@ static void use_coll(struct join *j, struct join_stream *s, struct record *r)
 	r->func = c->func;
 	r->peer = c->peer;
 	s->last_group = c->group;
-	j->stats.coll_kernels_joined++;
 	coll_pop(j, s);
 }
 
@@ -333,7 +329,6 @@ static void use_coll(struct join *j, struct join_stream *s, struct record *r)
 static void join_coll(struct join *j, struct join_stream *s, uint64_t launch_ns, struct record *r)
 {
 	r->kind = RECORD_COLL_KERNEL;
-	j->stats.coll_kernels++;
 	while (s->colls.count) {
 		const struct join_coll *c = &j->colls[s->colls.head];
 
@@ -410,7 +405,6 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 	device_record(&r, p);
 	r.kind = RECORD_COLL_KERNEL;
 	r.launch_ns = c->call_ns;
-	j->stats.coll_kernels++;
 	use_coll(j, s, &r);
 	j->stats.kernels_joined++;
 	j->sink.device(j->sink.arg, &r);
@@ -484,7 +478,6 @@ static void join_graph_coll(struct join *j, struct join_replay *rp, struct recor
 	const struct join_template_coll *c;
 
 	r->kind = RECORD_COLL_KERNEL;
-	j->stats.coll_kernels++;
 	if (!rp || !rp->next_coll) {
 		join_count(j, JOIN_COLL_KERNEL_ALONE, 1);
 		return;
@@ -498,7 +491,6 @@ static void join_graph_coll(struct join *j, struct join_replay *rp, struct recor
 	r->func = c->func;
 	r->peer = c->peer;
 	r->bytes = c->bytes;
-	j->stats.coll_kernels_joined++;
 }
 
 static void on_graph_node(struct join *j, const struct join_device_pend *p, bool whole)
@@ -527,7 +519,6 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 			rp->correlation = p->e.kernel.correlation;
 		}
 	}
-	j->stats.graph_nodes++;
 	if (rp) {
 		r.launch_ns = rp->t_ns;
 		j->stats.kernels_joined++;

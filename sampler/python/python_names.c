@@ -133,11 +133,6 @@ void python_names_begin(struct python_names *n)
 	n->period++;
 }
 
-static bool read_at(const struct read_user *memory, void *to, uint32_t bytes, uint64_t address)
-{
-	return memory->read(memory->owner, to, bytes, address) == 0;
-}
-
 static uint64_t word(const uint8_t *bytes, uint32_t at)
 {
 	uint64_t value;
@@ -185,7 +180,7 @@ static bool text_read(const struct python_offsets *o, const struct read_user *me
 	size_t used = 0, count;
 
 	if (address < 4096 || address % 8 || address >> 47 ||
-	    !read_at(memory, head, o->ascii_bytes, address))
+	    !read_user_from(memory, head, o->ascii_bytes, address))
 		return false;
 	length = word(head, o->unicode_length);
 	memcpy(&state, head + o->unicode_state, sizeof(state));
@@ -198,7 +193,7 @@ static bool text_read(const struct python_offsets *o, const struct read_user *me
 	count = length < room ? (size_t)length : room;
 	if (count > sizeof(data) / width)
 		count = sizeof(data) / width;
-	if (count && !read_at(memory, data, (uint32_t)(count * width), at))
+	if (count && !read_user_from(memory, data, (uint32_t)(count * width), at))
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t c = 0;
@@ -222,12 +217,12 @@ static bool lines_read(const struct python_offsets *o, const struct read_user *m
 	*out = NULL;
 	*bytes = 0;
 	if (address < 4096 || address % 8 || address >> 47 ||
-	    !read_at(memory, &size, sizeof(size), address + o->bytes_size) || size >> 31)
+	    !read_user_from(memory, &size, sizeof(size), address + o->bytes_size) || size >> 31)
 		return false;
 	if (size > LIMIT_PYTHON_LINES_BYTES)
 		size = LIMIT_PYTHON_LINES_BYTES;
 	*out = malloc(size + 1);
-	if (*out && read_at(memory, *out, (uint32_t)size, address + o->bytes_data)) {
+	if (*out && read_user_from(memory, *out, (uint32_t)size, address + o->bytes_data)) {
 		*bytes = (uint32_t)size;
 		return true;
 	}
@@ -283,8 +278,8 @@ static bool code_read(const struct ask *a, uint32_t i, const struct read_user *m
 	char function[LIMIT_PYTHON_NAME_BYTES], file[LIMIT_PYTHON_FILE_BYTES];
 	struct reply t = {.address = a->item[i].address, .state = NAMES_NONE};
 	uint8_t head[264 + 8], *lines = NULL;
-	bool readable =
-	    o->code_bytes <= sizeof(head) - 8 && read_at(memory, head, o->code_bytes, t.address);
+	bool readable = o->code_bytes <= sizeof(head) - 8 &&
+			read_user_from(memory, head, o->code_bytes, t.address);
 
 	if (readable)
 		t.hash = code_hash(o, head);

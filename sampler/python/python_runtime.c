@@ -81,14 +81,9 @@ struct read_user python_memory_reader(struct python_memory *m)
 	return (struct read_user){memory_read, m};
 }
 
-static bool read_at(const struct read_user *memory, void *to, uint32_t bytes, uint64_t address)
-{
-	return memory->read(memory->owner, to, bytes, address) == 0;
-}
-
 static bool read_word(const struct read_user *memory, uint64_t address, uint64_t *out)
 {
-	return read_at(memory, out, sizeof(*out), address);
+	return read_user_from(memory, out, sizeof(*out), address);
 }
 
 static bool plausible(uint64_t address)
@@ -115,12 +110,12 @@ static int offsets_find(struct python_runtime *out, const char *path,
 	uint8_t debug[PYTHON_OFFSETS_DEBUG_BYTES];
 	uint64_t version = 0;
 
-	if (!read_at(memory, debug, 8, out->runtime)) {
+	if (!read_user_from(memory, debug, 8, out->runtime)) {
 		snprintf(out->what, sizeof(out->what), "the interpreter's state can't be read");
 		return -EAGAIN;
 	}
 	if (!memcmp(debug, PYTHON_OFFSETS_COOKIE, 8)) {
-		if (!read_at(memory, debug, sizeof(debug), out->runtime))
+		if (!read_user_from(memory, debug, sizeof(debug), out->runtime))
 			return -EAGAIN;
 		return python_offsets_of_debug(&out->offsets, debug, sizeof(debug), out->what,
 					       sizeof(out->what));
@@ -208,7 +203,7 @@ static void block_agrees(const struct read_user *memory, const struct thread_see
 			base += TSD_FIRST_BLOCK;
 		else if (!read_word(memory, base + (uint64_t)block, &base) || !plausible(base))
 			continue;
-		if (!read_at(memory, data, sizeof(data), base))
+		if (!read_user_from(memory, data, sizeof(data), base))
 			continue;
 		for (uint32_t k = 0; k < TSD_KEYS; k++)
 			good[k] += data[k][1] == list[i].tstate;
@@ -229,8 +224,9 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 		return;
 	/* if the runtime names the key, no other key can be right */
 	if (r->offsets.runtime_tss)
-		known = read_at(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) &&
-			key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;
+		known =
+		    read_user_from(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) &&
+		    key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;
 	for (uint32_t b = 0; b < TSD_KEYS && best < count; b++) {
 		int64_t block = b ? TSD_BLOCKS + 8 * (int64_t)b : 0;
 		uint32_t good[TSD_KEYS] = {0};

@@ -499,7 +499,6 @@ static int drain_thread(struct drain *d, struct recorded *t)
 	t->now.tid = t->tid;
 	t->now.begin_ns = t->begin_ns;
 	t->now.end_ns = t->end_ns;
-	t->now.ended = t->ended;
 	err = stack_batch_switch_thread(d->batch, &t->now);
 	if (err)
 		return err == -E2BIG ? 0 : err;

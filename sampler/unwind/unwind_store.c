@@ -768,7 +768,6 @@ int unwind_store_publish(struct unwind_store *s, struct unwind_mapping *mappings
 		}
 		return rc;
 	}
-	s->stats.mapping_sets++;
 	out->mappings = first;
 	out->mapping_count = count;
 	return 0;
@@ -790,7 +789,6 @@ void unwind_store_retire(struct unwind_store *s, struct unwind_process *p)
 	}
 	/* if there is no memory for the list, the room is lost until close */
 	put_extent(&s->quarantine, e);
-	s->stats.mapping_sets--;
 	*p = (struct unwind_process){0};
 }
 
@@ -867,5 +865,4 @@ struct unwind_chunk *unwind_store_chunk(const struct unwind_store *s, uint32_t w
 void unwind_store_stats_get(const struct unwind_store *s, struct unwind_store_stats *out)
 {
 	*out = s->stats;
-	out->bytes_backed = (uint64_t)s->shard_count * UNWIND_SHARD_WORDS * 4;
 }

@@ -44,12 +44,10 @@ struct unwind_store_key {
 struct unwind_store_stats {
 	/* files: known; tables: with a table; refused: known to have none */
 	uint32_t files, tables, refused;
-	uint32_t evicted;      /* since open */
-	uint32_t full;	       /* tables or mappings without room, since open */
-	uint32_t rules;	       /* live */
-	uint32_t mapping_sets; /* published and not retired */
-	uint64_t bytes;	       /* used by live and cached tables, mappings and rules */
-	uint64_t bytes_backed; /* of all shards */
+	uint32_t evicted; /* since open */
+	uint32_t full;	  /* tables or mappings without room, since open */
+	uint32_t rules;	  /* live */
+	uint64_t bytes;	  /* used by live and cached tables, mappings and rules */
 };
 
 struct unwind_store;

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/order.h"

@@ -110,10 +110,8 @@ static void poll_all(struct gpu_poll *p)
 
 static void keep_xid(struct gpu_poll *p, uint32_t device, uint64_t xid)
 {
-	uint64_t now_ns = clock_monotonic_ns();
-
 	pthread_mutex_lock(&p->lock);
-	p->xid[p->xids_made++ % GPU_POLL_XIDS] = (struct gpu_poll_xid){now_ns, xid, device};
+	p->xid[p->xids_made++ % GPU_POLL_XIDS] = (struct gpu_poll_xid){xid, device};
 	p->device[device].xid = xid;
 	p->device[device].xid_count++;
 	pthread_mutex_unlock(&p->lock);

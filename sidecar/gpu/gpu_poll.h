@@ -41,7 +41,7 @@ bool gpu_poll_device(struct gpu_poll *p, uint32_t device, struct gpu_poll_device
 uint32_t gpu_poll_take(struct gpu_poll *p, uint32_t device, struct gpu_sample *out, uint32_t max);
 /* Takes new XID events. Returns their number, at most max. */
 struct gpu_poll_xid {
-	uint64_t at_ns, xid;
+	uint64_t xid;
 	uint32_t device;
 };
 uint32_t gpu_poll_take_xids(struct gpu_poll *p, struct gpu_poll_xid *out, uint32_t max);

@@ -66,7 +66,6 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 		 enum os_group *down)
 {
 	double all_ns = (double)(now_ns - c->begin_ns) * c->cpus;
-	uint64_t runs = 0;
 	bool before = c->over;
 
 	*down = OS_GROUP_COUNT;
@@ -79,9 +78,7 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 		c->share[g] = (double)(sums->run_ns[g] - c->before.run_ns[g]) / all_ns;
 		if (!c->down[g].off) /* a briefly attached group has its own bounds */
 			c->total += c->share[g];
-		runs += sums->runs[g] - c->before.runs[g];
 	}
-	c->runs_per_s = (double)runs * 1e9 / (double)(now_ns - c->begin_ns);
 	c->over = c->budget > 0 && c->total > c->budget;
 	c->next_ns = c->over ? now_ns : now_ns + EVERY_NS;
 	if (c->over && before) {

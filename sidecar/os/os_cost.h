@@ -23,7 +23,7 @@ enum os_group {
 };
 
 struct os_cost_sums { /* counters by group; only differences matter */
-	uint64_t run_ns[OS_GROUP_COUNT], runs[OS_GROUP_COUNT];
+	uint64_t run_ns[OS_GROUP_COUNT];
 };
 
 struct os_cost {
@@ -35,7 +35,6 @@ struct os_cost {
 	uint64_t measurements;
 	/* of the last measurement */
 	double share[OS_GROUP_COUNT], total;
-	double runs_per_s;
 	struct {
 		bool off;
 		uint64_t until_ns;

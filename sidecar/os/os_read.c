@@ -3,9 +3,7 @@
  * least ROW_MIN_MS in a second, so a thousand threads without loss cost no rows. The sums per rank
  * include everything. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 

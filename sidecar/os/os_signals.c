@@ -491,7 +491,6 @@ static void cost_sums(const struct os_signals *s, struct os_cost_sums *sums)
 		enum os_group g = os_bpf_group(p[i].name);
 
 		sums->run_ns[g] += p[i].run_time_ns;
-		sums->runs[g] += p[i].run_count;
 	}
 }
 

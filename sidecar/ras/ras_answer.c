@@ -5,7 +5,6 @@
 #include "sidecar/ras/ras_answer.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +25,8 @@ static void put_finding(struct ras_report *r, enum ras_kind kind, const char *te
 {
 	struct ras_finding *f = &r->finding[r->finding_count];
 
-	if (r->finding_count == RAS_FINDINGS_MAX) {
-		r->findings_cut++;
+	if (r->finding_count == RAS_FINDINGS_MAX)
 		return;
-	}
 	r->finding_count++;
 	f->kind = kind;
 	snprintf(f->text, sizeof(f->text), "%s", text);
@@ -80,10 +77,8 @@ static void count_entries(struct ras_report *r, struct entries *list, uint32_t *
 			continue;
 		while (i < *used && strcmp(list[i].function, function))
 			i++;
-		if (i == FUNCTIONS_MAX) {
-			r->findings_cut++;
+		if (i == FUNCTIONS_MAX)
 			continue;
-		}
 		if (i == *used)
 			list[(*used)++] = (struct entries){function, -1, NUMBER_MAX + 1, -1};
 		if (n > list[i].most)

@@ -31,7 +31,7 @@ struct ras_report {
 	uint32_t json; /* 0: text */
 	uint32_t communicators, ranks, missing;
 	uint64_t ours; /* bit i: the i-th pid of the question is one of the job's processes */
-	uint32_t finding_count, findings_cut; /* findings_cut: findings without room */
+	uint32_t finding_count; /* those without room are left out */
 	struct ras_finding finding[RAS_FINDINGS_MAX];
 };
 

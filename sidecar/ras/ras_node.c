@@ -77,8 +77,7 @@ static int read_answer(struct reader_target *t, const void *request, size_t byte
 	return err;
 }
 
-static const struct reader_op ras_op = {"ras", read_answer, sizeof(struct ras_report),
-					2,     WHOLE_MS,    true};
+static const struct reader_op ras_op = {read_answer, sizeof(struct ras_report), 2, WHOLE_MS, true};
 
 /* ---- signals ---- */
 

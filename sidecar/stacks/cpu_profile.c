@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/cause/diagnosis.h"
 #include "base/clock.h"
 #include "base/idmap.h"
 #include "base/keyed.h"

@@ -389,7 +389,7 @@ static int run(struct reader_target *t, const void *request, size_t bytes, struc
 }
 
 /* A process has some twenty libraries; one page of headers is read of each. */
-static const struct reader_op op_installed = {"installed", run, ANSWER_BYTES, 5, 5000, false};
+static const struct reader_op op_installed = {run, ANSWER_BYTES, 5, 5000, false};
 
 static int add_answer(struct sketch *s, const uint8_t *text, size_t bytes)
 {

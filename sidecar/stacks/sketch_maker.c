@@ -14,6 +14,7 @@
 #include "base/daemon/log.h"
 #include "base/limits.h"
 #include "sidecar/node.h"
+#include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/installed.h"
 #include "wire/stacks.h"
@@ -248,18 +249,11 @@ static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
 	return p->state != PROCESS_GONE && rank_has_sketch(p->rank);
 }
 
-static const char *name_of(void *arg, uint32_t id)
-{
-	const struct process *p = arg;
-
-	return ring_reader_name(p->reader, id);
-}
-
 static int take(struct process *p, struct item *it)
 {
 	const struct clockmap *c = &p->node->clock;
 	const struct clockmap_anchor *a = &c->anchors[c->count - 1];
-	int err = rank_sketch(p->rank, name_of, p, &it->s, &it->when);
+	int err = rank_sketch(p->rank, process_name, p, &it->s, &it->when);
 
 	if (err)
 		return err;

@@ -71,18 +71,12 @@ static void draw(const struct folded *f)
 
 static void try_folded(const char *path)
 {
-	const char *names[LIMIT_STACK_DEPTH];
 	struct profile *p;
 	struct folded f;
 
 	if (folded_load(&f, path, 0))
 		return;
-	if (!profile_open(&p, keyed_process())) {
-		for (uint32_t i = 0; i < f.count; i++) {
-			uint32_t n = folded_names(&f, i, names);
-
-			profile_add(p, names, n, f.lines[i].weight, folded_samples(&f, i));
-		}
+	if (!folded_profile(&f, &p)) {
 		beside_itself(p);
 		profile_close(p);
 	}

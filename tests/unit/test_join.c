@@ -214,7 +214,6 @@ static void hands_out_a_late_event_and_says_so(void **state)
 	launch(g, 1, T0 + 5 * MS, 0x60, 1);
 	settle(g);
 	assert_int_equal(g->host_count, 2);
-	assert_int_equal(join_stats(g->j)->host_late, 1);
 }
 
 static void keeps_streams_apart(void **state)
@@ -258,7 +257,6 @@ static void a_lost_kernel_costs_its_launch_only(void **state)
 		if (i != 11)
 			assert_int_equal(by_correlation(g, 100 + i)->launch_ns, T0 + i * MS);
 	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 1);
-	assert_int_equal(join_stats(g->j)->resyncs, 0);
 	assert_int_equal(join_stats(g->j)->kernels_unmatched, 0);
 }
 
@@ -330,7 +328,6 @@ static void learns_a_stream_without_reported_ids(void **state)
 		kernel(g, T0 + (2 * i + 1) * MS + 20000, 22, 100 + i, 2000 + i);
 	}
 	settle(g);
-	assert_int_equal(join_stats(g->j)->streams_learned, 2);
 	for (unsigned i = 0; i < 16; i++) {
 		/* eight in a row have to fit */
 		assert_int_equal(by_correlation(g, 1000 + i)->launch_ns,
@@ -599,7 +596,6 @@ static void gives_a_nccl_kernel_its_collective(void **state)
 		assert_int_equal(r->bytes, 4000);
 		assert_int_equal(r->launch_ns, T0 + i * MS + 100000);
 	}
-	assert_int_equal(join_stats(g->j)->coll_kernels_joined, 5);
 }
 
 static void gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen(void **state)
@@ -642,7 +638,6 @@ static void one_kernel_may_stand_for_a_whole_group(void **state)
 	settle(g);
 	assert_int_equal(by_correlation(g, 1)->seq, 0);
 	assert_int_equal(by_correlation(g, 2)->seq, 3);
-	assert_int_equal(join_stats(g->j)->coll_fused, 2);
 	assert_int_equal(loss(g, JOIN_COLL_NO_KERNEL), 0);
 }
 

@@ -181,20 +181,20 @@ static int op_escape(struct reader_target *t, const void *request, size_t bytes,
 	return 0;
 }
 
-static const struct reader_op maps = {"maps", op_maps, 1 << 20, 2, 20000, false};
-static const struct reader_op small = {"small", op_maps, 64, 2, 20000, false};
-static const struct reader_op path = {"path", op_open, 4096, 2, 20000, false};
-static const struct reader_op slow_path = {"path", op_open, 4096, 2, 300, false};
-static const struct reader_op spin = {"spin", op_spin, 64, 1, 60000, false};
-static const struct reader_op many = {"many", op_many, 64, 1, 3000, false};
-static const struct reader_op remember = {"remember", op_remember, 64, 5, 60000, false};
-static const struct reader_op wait_op = {"wait", op_wait, 64, 5, 60000, false};
-static const struct reader_op memory = {"memory", op_memory, 64, 2, 300, true};
-static const struct reader_op environ_op = {"environ", op_environ, 64, 2, 300, false};
-static const struct reader_op hog = {"hog", op_hog, 64, 5, 20000, false};
-static const struct reader_op crash = {"crash", op_crash, 64, 2, 20000, false};
-static const struct reader_op large = {"large", op_large, 8 << 20, 2, 20000, false};
-static const struct reader_op escape = {"escape", op_escape, 64, 2, 20000, false};
+static const struct reader_op maps = {op_maps, 1 << 20, 2, 20000, false};
+static const struct reader_op small = {op_maps, 64, 2, 20000, false};
+static const struct reader_op path = {op_open, 4096, 2, 20000, false};
+static const struct reader_op slow_path = {op_open, 4096, 2, 300, false};
+static const struct reader_op spin = {op_spin, 64, 1, 60000, false};
+static const struct reader_op many = {op_many, 64, 1, 3000, false};
+static const struct reader_op remember = {op_remember, 64, 5, 60000, false};
+static const struct reader_op wait_op = {op_wait, 64, 5, 60000, false};
+static const struct reader_op memory = {op_memory, 64, 2, 300, true};
+static const struct reader_op environ_op = {op_environ, 64, 2, 300, false};
+static const struct reader_op hog = {op_hog, 64, 5, 20000, false};
+static const struct reader_op crash = {op_crash, 64, 2, 20000, false};
+static const struct reader_op large = {op_large, 8 << 20, 2, 20000, false};
+static const struct reader_op escape = {op_escape, 64, 2, 20000, false};
 
 /* ---- targets ---- */
 

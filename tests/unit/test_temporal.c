@@ -47,7 +47,7 @@ static bool run(double seconds, double factor, double self_factor)
 	struct temporal_change c = {0};
 
 	for (double end = (double)at_s + seconds; (double)at_s < end;) {
-		struct temporal_sample s = {.ranks = 8, .steps = 50 / factor};
+		struct temporal_sample s = {.steps = 50 / factor};
 		double noise = 1 + 0.005 * synth_normal(&state);
 
 		at_s += 5;

@@ -276,7 +276,6 @@ static void the_oldest_unused_table_makes_room_after_a_quiesce(void **state)
 	assert_true(unwind_store_has_table(s, n));
 	unwind_store_stats_get(s, &stats);
 	assert_int_equal(stats.evicted, 1);
-	assert_int_equal(stats.bytes_backed, 4u << 20);
 	unwind_store_close(s);
 	unwind_table_fini(&t);
 }
@@ -308,7 +307,6 @@ static void mappings_hold_their_files_and_wait_for_the_quiesce(void **state)
 	unwind_store_quiesce(s);
 	assert_int_equal(unwind_store_add(s, &three, &t, &other), 0); /* file 1 gave way */
 	unwind_store_stats_get(s, &after);
-	assert_int_equal(after.mapping_sets, 0);
 	unwind_store_close(s);
 	unwind_table_fini(&t);
 }
