@@ -36,8 +36,8 @@ double incident_ledgers_lost_ns(const struct incident *i, const struct incident_
  * reference shows) or of lost_ns (0: unknown). A reference that was as slow itself shows
  * nothing. */
 double incident_ledgers_enough_ns(double most_ns, double lost_ns);
-/* What the ledgers of an incident's ranks have in common. Borrows i and j, which must not change.
- * NULL: no memory. */
+/* What the ledgers of an incident's ranks have in common. Borrows i and j. Peers are the ranks that
+ * were no culprits when they were first needed. NULL: no memory. */
 struct incident_common; /* opaque */
 struct incident_common *incident_common_open(const struct incident *i,
 					     const struct incident_judgement *j);

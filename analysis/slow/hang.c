@@ -273,8 +273,8 @@ struct call {
 struct verdict {
 	enum finding_cause cause;
 	const struct member *members;
-	uint32_t count, waiting, missing, odd, rooted,
-	    stuck;	   /* odd: those that called another one */
+	uint32_t count, waiting, missing, rooted, stuck;
+	uint32_t odd;	   /* those that called another one */
 	uint32_t absent;   /* missing ranks with an idle GPU: their hosts are the cause */
 	uint64_t most;	   /* collectives that the waiting ranks have entered */
 	uint32_t ranks;	   /* size of the communicator, as most members report it */
