@@ -47,9 +47,9 @@ static struct coll_split *split_of(const struct incident *i, const struct incide
 	return s;
 }
 
-/* Steps of peers that are compared with slow steps of this period and phase. */
+/* Steps of peers that are compared with slow steps of the kind's period and phase. */
 struct peer_steps {
-	uint32_t period, phase;
+	struct excerpt_kind kind;
 	bool same; /* of the same phase; else of other phases */
 	struct ledger ledger;
 };
@@ -247,8 +247,7 @@ static bool compares(const struct excerpt_kind *is, bool own, bool healthy,
 
 /* Adds the steps in which the peer was not late itself: those in which it waited, and the healthy
  * steps of its other windows. */
-static void add_peer(const struct member *m, const struct coll_split *s,
-		     const struct excerpt_kind *kind, struct peer_steps *to)
+static void add_peer(const struct member *m, const struct coll_split *s, struct peer_steps *to)
 {
 	const struct excerpt *list[EXCERPTS];
 
@@ -257,7 +256,7 @@ static void add_peer(const struct member *m, const struct coll_split *s,
 			bool healthy = list[q] != m->excerpts.waiting.excerpt &&
 				       list[q] != m->excerpts.typical.excerpt;
 
-			if (compares(&list[q]->kind[k], false, healthy, kind, to->same))
+			if (compares(&list[q]->kind[k], false, healthy, &to->kind, to->same))
 				add(list[q], k, healthy, 1, s, &to->ledger);
 		}
 }
@@ -270,17 +269,18 @@ static const struct ledger *peers_of(struct incident_common *c, const struct exc
 
 	for (uint32_t k = 0; k < c->count; k++) {
 		p = &c->peers[k];
-		if (p->period == kind->period && p->phase == kind->phase && p->same == same)
+		if (p->kind.period == kind->period && p->kind.phase == kind->phase &&
+		    p->same == same)
 			return &p->ledger;
 	}
 	if (ROOM_FOR(c->peers, c->room, c->count + 1ull))
 		return NULL;
 	p = &c->peers[c->count++];
-	*p = (struct peer_steps){.period = kind->period, .phase = kind->phase, .same = same};
+	*p = (struct peer_steps){.kind = *kind, .same = same};
 	ledger_init(&p->ledger);
 	for (uint32_t k = 0; k < c->i->member_count; k++)
 		if (!incident_is_culprit(c->i, c->j, &c->i->members[k]))
-			add_peer(&c->i->members[k], c->split, kind, p);
+			add_peer(&c->i->members[k], c->split, p);
 	return &p->ledger;
 }
 

@@ -489,20 +489,26 @@ struct part {
 
 ORDER_BY(by_cost, struct part, ORDER_DOWN(lost_ns) ?: ORDER_UP(group));
 
+/* The rank's index; of->count: it is not in the list. */
+static uint32_t index_of(const struct rank_list *of, int32_t rank)
+{
+	uint32_t k = 0;
+
+	while (k < of->count && of->rank[k].rank != rank)
+		k++;
+	return k;
+}
+
 static bool is_in(const struct rank_list *of, int32_t rank)
 {
-	for (uint32_t k = 0; k < of->count; k++)
-		if (of->rank[k].rank == rank)
-			return true;
-	return false;
+	return index_of(of, rank) < of->count;
 }
 
 static bool only_waits(const struct verdict_inputs *with, const uint32_t *group, int32_t rank)
 {
-	for (uint32_t k = 0; k < with->all.count; k++)
-		if (with->all.rank[k].rank == rank)
-			return group[k] == DIAGNOSIS_WAITS;
-	return false;
+	uint32_t k = index_of(&with->all, rank);
+
+	return k < with->all.count && group[k] == DIAGNOSIS_WAITS;
 }
 
 /* What most ranks other than the worst ones lost too: something on the machine slows all of them. A
@@ -660,11 +666,13 @@ static bool waits_for_one(struct verdict_inputs *with, const struct incident_jud
 	struct diagnosis_input in;
 
 	before_of(with, j, &with->part, &before);
-	for (uint32_t k = 0; k < with->all.count; k++)
-		for (uint32_t q = 0; q < n; q++)
-			if (v[q].rank_count && v[q].ranks[0] == with->all.rank[k].rank &&
-			    with->part.count < ARRAY_LEN(group))
-				part_add(with, k);
+	for (uint32_t q = 0; q < n; q++) {
+		uint32_t k =
+		    v[q].rank_count ? index_of(&with->all, v[q].ranks[0]) : with->all.count;
+
+		if (k < with->all.count)
+			part_add(with, k);
+	}
 	in = input_of(j, &with->part, &with->peers, &before);
 	diagnosis_split(&in, group, shows, waits);
 	with->part.count = 1;

@@ -644,7 +644,6 @@ static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct d
 	out->excess_ns = v->excess_ns;
 	out->waits_ns = v->waits_ns;
 	out->late_ns = v->late_ns;
-	out->waits = false;
 	examine_done(v);
 }
 

@@ -313,6 +313,11 @@ static bool is_odd(const struct verdict *v, const struct beat_comm *k)
 	return differs(&c, &v->usual);
 }
 
+static bool is_same(const struct call *a, const struct call *b)
+{
+	return a->number == b->number && !differs(a, b);
+}
+
 /* The majority call with this number (0: any), among the ranks that entered at least `entered`
  * collectives. False: no call has a majority, and *out is only one of them. */
 static bool find_majority(const struct member *v, uint32_t n, uint64_t number, uint64_t entered,
@@ -320,19 +325,21 @@ static bool find_majority(const struct member *v, uint32_t n, uint64_t number, u
 {
 	int votes = 0, agree = 0;
 
-	for (int pass = 0; pass < 2; pass++)
-		for (uint32_t i = 0; i < n; i++) {
-			struct call c = call_of(v[i].comm);
-			bool same;
+	for (uint32_t i = 0; i < n; i++) {
+		struct call c = call_of(v[i].comm);
 
-			if (v[i].comm->entered < entered || (number && c.number != number))
-				continue;
-			if (!pass && !votes)
-				*out = c;
-			same = c.number == out->number && !differs(out, &c);
-			votes += pass ? 0 : same ? 1 : -1;
-			agree += !pass ? 0 : same ? 1 : -1;
-		}
+		if (v[i].comm->entered < entered || (number && c.number != number))
+			continue;
+		if (!votes)
+			*out = c;
+		votes += is_same(&c, out) ? 1 : -1;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct call c = call_of(v[i].comm);
+
+		if (v[i].comm->entered >= entered && (!number || c.number == number))
+			agree += is_same(&c, out) ? 1 : -1;
+	}
 	return agree > 0;
 }
 
