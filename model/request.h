@@ -62,8 +62,8 @@ struct request_violation {
 };
 
 /* What one node saw of a request that other nodes may have seen too (docs/requests.md,
- * "Instances on different nodes"). Fields as in struct request. An open piece has only id,
- * serial and flags. */
+ * "Instances on different nodes"). Fields as in struct request (analysis/requests/request_table.h).
+ * An open piece has only id, serial and flags. */
 /* clang-format off */
 #define REQUEST_PIECE_TIMES(X) \
 	X(arrival_ns) X(handed_ns) X(queued_ns) X(scheduled_ns) X(first_ns) X(last_ns) X(ended_ns) \
@@ -75,7 +75,7 @@ struct request_violation {
 	X(decode_steps)
 /* clang-format on */
 #define REQUEST_TOKENS_MAX   100000000u
-#define REQUEST_PIECE_NS_MAX 3600000000000ull /* the most, for a sum and for a step */
+#define REQUEST_PIECE_NS_MAX 3600000000000ull /* longest sum of times, and longest step */
 enum { REQUEST_PIECE_STEPS = 4 };
 enum request_piece_flag {
 	/* the request goes on; a piece with the same serial will replace this one */

@@ -64,8 +64,8 @@ enum stack_end {
 };
 
 enum stack_sample_kind {
-	STACK_ON_CPU =
-	    1, /* counts samples; weight_ns: count times the period over the sampled fraction */
+	/* counts samples; weight_ns: count times the period, divided by the sampled fraction */
+	STACK_ON_CPU = 1,
 	/* counts blocking events; weight_ns: off-CPU time. An event that spans several batches is
 	 * in each of them, with its part of the time */
 	STACK_OFF_CPU,

@@ -19,7 +19,7 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 /* The work vector is stated by the job, not counted from launches. Somebody waits for such a step,
  * and its work shows how long it should take (requests of a serving engine, with their tokens). */
 #define STEP_FLAG_STATED 0x40
-/* the pattern was lost, and found again at the end of this step; also FIRST */
+/* the pattern was lost, and found again at the end of this step; STEP_FLAG_FIRST is set too */
 #define STEP_FLAG_RESYNC 0x10
 
 /* Automatic work vector, if there is no explicit one. */

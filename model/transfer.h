@@ -8,7 +8,7 @@
 struct transfer {
 	uint64_t begin_ns, end_ns; /* from the first transfer to the last one */
 	uint64_t comm;		   /* the library's hash, the same on every rank */
-	/* sums: of the sizes, and of the times with the network, which overlap */
+	/* sums: of the sizes, and of the times in which the network had the data (these overlap) */
 	uint64_t bytes, wait_ns;
 	/* seq: the collective's number, per communicator and function; count: of transfers */
 	uint32_t seq, count;

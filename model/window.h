@@ -189,9 +189,9 @@ struct beat_group {
 	double blocks;	/* thread blocks launched; a whole number */
 };
 
-/* A sampled collective. A pure function of (comm, func, seq) selects collectives by a threshold,
- * which is a power of two (beat_sample.h). So ranks with the same threshold select the same ones,
- * and a lower threshold only adds more. */
+/* A sampled collective. A pure function of (comm, func, seq) selects one of 2^coll_shift
+ * collectives (beat_sample.h). So ranks with the same coll_shift select the same ones, and a rank
+ * with a smaller one selects these and more. */
 #define BEAT_COLLS_MAX 24
 struct beat_coll {
 	uint64_t comm;
