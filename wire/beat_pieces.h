@@ -12,5 +12,5 @@ int beat_pieces_pack(const struct beat *b, Sysom__Wire__Beat *pb, struct beat_pi
 void beat_pieces_release(struct beat_pieces *p); /* NULL is a no-op */
 /* Implements wire_beat_pieces_fit. */
 void beat_pieces_fit(struct request_pieces *list, uint32_t jobs, size_t bytes);
-/* Fills the beat's pieces, after its ranks. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
+/* Fills the beat's pieces. Call after its ranks are set. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
 int beat_pieces_unpack(const Sysom__Wire__Beat *pb, struct beat *b);

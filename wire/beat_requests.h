@@ -12,5 +12,5 @@ int beat_requests_pack(const struct beat *b, Sysom__Wire__Beat *pb, struct beat_
 void beat_requests_release(struct beat_requests *r); /* NULL is a no-op */
 /* Implements wire_beat_requests_fit. */
 size_t beat_requests_fit(struct request_job *r, size_t bytes);
-/* Fills the beat's requests, after its ranks. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
+/* Fills the beat's requests. Call after its ranks are set. 0, -ENOMEM, -EPROTO, -EMSGSIZE. */
 int beat_requests_unpack(const Sysom__Wire__Beat *pb, struct beat *b);

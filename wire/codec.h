@@ -47,7 +47,7 @@ int codec_kind(const void *data, size_t bytes);
 bool codec_is_newer(const void *data, size_t bytes);
 /* Decodes everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure the caller owns nothing. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
-/* For messages of a peer: like wire_window_decode, or without `records` only the head and the
+/* Like wire_window_decode, for messages of a peer. records false: decodes only the head and the
  * names. The message's size bounds the work (LIMIT_WIRE_WORK_PER_BYTE); beyond it -EMSGSIZE, before
  * the work is done. */
 int wire_window_decode_admitted(const void *data, size_t bytes, bool records, struct window *w);
@@ -95,9 +95,9 @@ struct wire_reply {
 int wire_reply_encode(const struct wire_reply *r, struct buf *out);
 int wire_reply_decode(const void *data, size_t bytes, struct wire_reply *r);
 
-/* Only the columnar block, which the recorder keeps in memory and in files: records without names,
- * which the caller keeps. Appends to out; compressed. Returns 0 or -errno. A device record takes
- * one byte less if the host record of its launch precedes it in the same call. */
+/* Appends only the columnar block, compressed; the recorder keeps such blocks in memory and in
+ * files. It has no names: the caller keeps them. Returns 0 or -errno. A device record takes one
+ * byte less if the host record of its launch precedes it in the same call. */
 int wire_records_encode(const struct record *records, uint32_t count, struct buf *out);
 /* *records is malloc'ed, owned by the caller. */
 int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count);

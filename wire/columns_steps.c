@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window has at most some hundred steps, so these columns are simple. Whole numbers are
+ * A window has at most a few hundred steps, so these columns are simple. Whole numbers are
  * differences from the previous row (times from another time of the same row). Floating-point
  * numbers are the exclusive or with the previous row, in eight byte planes. A column of zeros is
  * left out. */

@@ -12,7 +12,8 @@ int stacks_pack(const struct stack_batch *b, struct buf *out);
 /* Fills an empty batch that the caller has initialised. Equal strings, stacks and samples are merged.
  * -EPROTO, -EMSGSIZE, -ENOMEM. */
 int stacks_unpack(const void *data, size_t bytes, struct stack_batch *b);
-/* With at most max_bytes unpacked and this many frames in all stacks, unfolded (at most
- * LIMIT_WINDOW_STACK_FRAMES); else -EMSGSIZE. */
+/* The same with other bounds; -EMSGSIZE above them. max_bytes: of the unpacked block. frames_max:
+ * of the frames of all stacks together, counting a shared frame in each stack; at most
+ * LIMIT_WINDOW_STACK_FRAMES. */
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
 			 struct stack_batch *b);

@@ -121,7 +121,7 @@ static void take(struct req *r, size_t bytes)
 	const uint8_t *head = r->sp.head;
 
 	if (sp_take(&r->sp, bytes)) {
-		end(r, r->greeted ? "it sent an answer that is none"
+		end(r, r->greeted ? "it sent something that is not an answer"
 		       : head[0] == 0x15 || head[0] == 0x16
 			   ? "it wants TLS; set tls.cert, tls.key and tls.ca"
 			   : "it does not speak nng's REP");

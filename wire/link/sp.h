@@ -34,7 +34,7 @@ void sp_fini(struct sp *s);
 int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
 /* Call after receiving bytes. 0, -EPROTO (protocol violated, or too large). */
 int sp_take(struct sp *s, size_t bytes);
-/* Frees the message and waits for the next one. */
+/* Frees the message, and expects the head of the next one. */
 void sp_next(struct sp *s);
 
 /* The greeting of that side. */

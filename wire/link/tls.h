@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tls.h - mutual TLS 1.3 between a node and the aggregator, by GnuTLS, without I/O: the caller
- * moves the bytes. Why not nng's own TLS: docs/decisions/0033-tls.md.
+ * moves the bytes. Why not nng's own TLS: docs/decisions/0033-mutual-tls.md.
  *
  * Rotation: the files are looked at again when a session opens and when one is checked, at most
  * once a second. Files that do not fit together (a new certificate whose key is not there yet) are
