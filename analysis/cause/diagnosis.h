@@ -56,7 +56,7 @@ struct diagnosis_rank {
 	uint32_t period;
 	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 	double kernels; /* launches per step */
-	/* what the work that the job states should take per step, by the roofline; 0: not known */
+	/* how long the stated work of a step should take, by the roofline; 0: not known */
 	double stated_ns;
 	const struct diagnosis_kernel *kernel;
 	uint32_t kernel_count;
@@ -122,8 +122,8 @@ struct diagnosis_wait {
 	uint32_t whom;
 	double ns;
 };
-/* Groups suspects by cause. Uses as few causes as possible; they must explain nearly as much as a
- * verdict of its own for each suspect.
+/* Groups suspects by cause. Uses as few causes as possible; together they must explain nearly as
+ * much as separate verdicts for each suspect would.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.
  * shows[g]: the suspect that shows the cause of group g best, to be the first one in
  * diagnosis_make. Returns the number of groups. All need room for suspect_count entries, and at

@@ -579,7 +579,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n)
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  fresh_ns - gone_ns);
 	kernel_name_short(most->name, c->subject, sizeof(c->subject));
-	snprintf(c->text, sizeof(c->text), "kernels run that did not run %s, mostly %.*s",
+	snprintf(c->text, sizeof(c->text), "kernels that did not run %s take time, mostly %.*s",
 		 v->kernels_where, NAME_SHOWN, c->subject);
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }

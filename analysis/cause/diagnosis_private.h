@@ -68,7 +68,8 @@ struct diagnosis_view {
 	const char *its;	/* "its"; if many, "their" */
 	struct ledger_row *row; /* the slow steps' ledger minus the reference */
 	uint32_t row_count;
-	/* of the ledger's compute kernels, even if the rows above are of the steps' figures */
+	/* the rows of the ledger's compute kernels, even if `row` was made from the steps'
+	 * figures */
 	struct ledger_row *kernel_row;
 	uint32_t kernel_row_count;
 	/* From the ledger that the incident shows, even if the verdict is not based on it; without a
@@ -79,11 +80,12 @@ struct diagnosis_view {
 	/* Parts of it. waits_ns: waits that another process ends and that no candidate explains;
 	 * late_ns: all other observed time. */
 	double waits_ns, late_ns;
-	double hidden_ns; /* the part of it that was lost but that the reference hides */
-	/* parts of it; host_ns is a whole step if there is no reference */
+	/* the part of excess_ns that the ledgers do not show, because the reference is slow too */
+	double hidden_ns;
+	/* parts of excess_ns; host_ns is a whole step if there is no reference */
 	double compute_ns, host_ns;
 	struct diagnosis_kind transfer; /* collectives without the waiting for the last rank */
-	double room_ns[CAUSE_COUNT];	/* the part of it that each cause could explain */
+	double room_ns[CAUSE_COUNT];	/* the part of excess_ns that each cause could explain */
 	struct diagnosis_share share[CAUSE_COUNT];
 	bool past; /* base is the rank's own past, as far as known */
 	struct diagnosis_candidate
@@ -113,7 +115,8 @@ struct diagnosis_bases {
 };
 void diagnosis_bases(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
 		     struct diagnosis_bases *out);
-/* The rank's next raised signal after `last` (NULL: the first) whose name begins so; NULL: none. */
+/* The rank's next raised signal after `last` (NULL: the first) whose name starts with `begin`;
+ * NULL: none. */
 const struct os_signal *diagnosis_raised(const struct diagnosis_view *v, const char *begin,
 					 const struct os_signal *last);
 
@@ -142,9 +145,9 @@ const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);
 
-/* Its weight beside others (causes.def). */
+/* The depth of the cause (causes.def). */
 double diagnosis_depth(enum finding_cause cause);
-/* How directly it was seen times the depth of its cause. */
+/* diagnosis_sure times the depth of the candidate's cause. */
 double diagnosis_weight(const struct diagnosis_candidate *c);
 
 /* diagnosis_ledger.c. begin: rows and sums, before the layers run. look: the causes' shares, after
@@ -158,7 +161,8 @@ void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, sto
 /* The median over the peers of each peer's highest comparable signal; negative: no peer has signals. */
 double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
 			     const struct os_signal *than);
-/* The kernel lock that its threads wait for longest above normal; NULL: none. */
+/* The kernel lock for which the threads' wait is furthest above its usual value and the peers';
+ * NULL: none. */
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
 void diagnosis_software_look(struct diagnosis_view *v);
 

@@ -10,7 +10,8 @@
 
 struct excerpt;
 
-/* What steps took and should take: sums. expected_*: of those for which it is known. */
+/* Sums over steps: how long they took, and how long they should take. expected_*: only steps with a
+ * known expectation. */
 struct step_times {
 	double steps, latency_ns, expected_steps, expected_ns, expected_self_ns;
 };
@@ -33,7 +34,8 @@ struct slow_steps {
 	/* the parts of these two in steps longer than any before (WINDOW_STEP_FIRST): they may not
 	 * come again */
 	double first_ns, first_self_ns;
-	/* of windows about what the rank did itself; of those about waiting if there are no others */
+	/* from windows about what the rank did itself; if there are none, from windows about
+	 * waiting */
 	struct step_times took;
 	bool took_itself;
 	double slow_ns;	  /* how long the rank was slow itself */
@@ -52,8 +54,9 @@ struct digest {
 	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an
 	 * incident adds them */
 	struct slow_steps slow;
-	double latency_ns, expected_ns, self_ns, expected_self_ns; /* of them, medians */
-	/* their kernels and copies above those of its other steps, summed */
+	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians of the slow steps */
+	/* how much longer kernels and copies took in the slow steps than in the other steps: the
+	 * difference of the medians, times the number of slow steps */
 	double device_excess_ns;
 	uint64_t lost;
 	char lost_cause[32]; /* the most frequent cause of loss */

@@ -72,7 +72,8 @@ struct excerpt {
 typedef bool (*excerpt_name_fn)(void *arg, const uint8_t *build_id, size_t build_id_bytes,
 				uint64_t address, char *out, size_t out_bytes);
 
-/* name NULL: native functions stay without names. NULL: the window is empty, or no memory. */
+/* name NULL: native functions stay without names. Returns NULL if the window is empty, or without
+ * memory. */
 struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void *arg);
 struct excerpt *excerpt_hold(struct excerpt *p);
 void excerpt_drop(struct excerpt *p); /* NULL is a no-op */

@@ -4,9 +4,10 @@
  * Shares are of the profile's total: `self` counts stacks in which the function is the leaf,
  * `total` all stacks that contain it. A difference is flagged if all of these hold:
  * - The total share changed by more than delta (0.5% of the whole, SysOM-AI 5.4).
- * - It also did beyond dilution. New functions reduce the shares of all others in proportion, which
- *   is not a change of those. The factor is the median of other/base over the functions of both,
- *   weighted by self share; it is 1 if more than half of the profile are other functions.
+ * - The part of the change that dilution does not explain also exceeds delta, in the same
+ *   direction. New functions reduce the shares of all others in proportion, which is not a change
+ *   of those. The factor is the median of other/base over the functions of both, weighted by self
+ *   share; it is 1 if more than half of the profile are other functions.
  * - Sampling noise does not explain it, with and without dilution: a binomial test on the effective
  *   samples of both (Kish: weight^2 / sum of squared weights) over all functions with at least
  *   delta in either profile, with a false discovery rate of sure.false_share (thresholds.def;

@@ -5,8 +5,8 @@
  * (roofline_fit.h); the tail calibrated in MADs of relative residuals; persistence; a frozen
  * baseline with a CUSUM drift alarm. p99: StriaTrace's 99th percentile per work bin with a RANSAC
  * line, retrained periodically; refused if the bins' mean describes them better than the line.
- * Flagged steps never move the expected latency: far outliers are dropped, and mild ones only
- * calibrate the tail. A model with a poor fit is refused.
+ * A step that is out is a suspect until the next fit. If it is far out of that fit too, it is
+ * dropped; if it is mildly out, it only calibrates the tail. A model with a poor fit is refused.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's.
  * Threads: one caller per model. */
@@ -35,9 +35,9 @@ struct roofline_verdict {
 };
 
 struct roofline; /* one model; opaque */
-/* Judges one step, then learns from it (a step that is out calibrates at most the tail). work_count
- * 0: judge by latency alone. A latency_ns outside of 1e-30 to 1e30 or not finite is ignored; the
- * verdict then has the state only. */
+/* Judges one step, then learns from it (from a step that is out only if the next fit finds it
+ * usual; else it calibrates at most the tail). work_count 0: judge by latency alone. A latency_ns
+ * outside of 1e-30 to 1e30 or not finite is ignored; the verdict then has the state only. */
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
 				      double latency_ns);
 struct roofline_summary {

@@ -27,8 +27,8 @@
  * a smaller probability than this. Smaller: a slow stretch bends a curve. Larger: the curve misses
  * short stairs. */
 #define STRETCH_CHANCE 0.01
-/* the most numbers of steps that are tried as a stretch; with fewer, stretches that are just long
- * enough are missed */
+/* the most lengths of a stretch that are tried; with fewer, stretches that are just long enough are
+ * missed */
 #define STRETCHES 64
 /* Share of a level's steps that may be slow without being a habit. A fault that makes a fifth of
  * the steps up to three times as slow leaves half of this share there. */

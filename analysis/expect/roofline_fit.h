@@ -5,7 +5,7 @@
  *   line   a + sum b_i x_i (+ second-order terms if they improve it), non-negative least absolute
  *          deviations by iterated reweighting, so that collinear and constant features do no harm;
  *   curve  piecewise linear in log(line), then in the log of each feature, one knot per group of
- *          learning steps that is spread over time: floors, staircases, bends;
+ *          learning steps, where a group must be spread over time: floors, staircases, bends;
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
  * ones cluster. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond

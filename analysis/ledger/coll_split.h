@@ -60,9 +60,9 @@ struct coll_split; /* opaque */
 struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count,
 				   uint32_t ranks);
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
-/* l contains, times weight, the ledger of the parts' steps of this kind: the healthy or the slow
- * ones. Moves its undivided collective time to waiting and transfer, as far as known. Sums do not
- * change. s NULL: a no-op. */
+/* l: a ledger to which the ledger of the parts' steps of this kind (healthy or slow) was added with
+ * this weight. Moves its undivided collective time to waiting and transfer, as far as known. Sums
+ * do not change. s NULL: a no-op. */
 void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, uint8_t kind,
 		       bool healthy, double weight, struct ledger *l);
 /* waited_ns[k]: how long rank k waited for others. caused_ns[k]: how long the others waited for

@@ -29,7 +29,7 @@
 #define NEAREST_NS 100000000ull
 /* A first touch that takes longer is a measuring error. */
 #define FIRST_TOUCH_MAX_US 1e4
-/* The most threads whose names are searched in the samples. */
+/* The most threads whose names we look for in the samples. */
 #define NAMES_LOOKED_MAX 256u
 
 /* An account of the host, without its kind. */

@@ -4,7 +4,7 @@
  *   a step of 50 ms                        reference, 40 ms a step    excess
  *   compute    gemm <128x1 x 256>  30 ms   30 ms                         0
  *   collective AllReduce            4 ms    8 ms                        -4
- *   blocked    futex in lock (a.py) 14 ms   0 ms                       +14   <- explains 10 ms
+ *   blocked    futex in lock (a.py) 14 ms   0 ms                       +14   <- explains all 10 ms
  *   unobserved                       2 ms   2 ms                         0
  *
  * Each moment of a step is charged to exactly one account.
@@ -17,7 +17,8 @@
  *   LEDGER_UNOBSERVED. A process that launches nothing has its steps' marks in place of launches.
  *
  * A ledger is a sum over steps, so ledgers add up over windows and ranks. Differences are taken
- * between means per step, so a slow step in ten is explained by a tenth of its time.
+ * between means per step. So if only one step in ten lost time, the difference is a tenth of what
+ * that step lost.
  *
  * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts, half of them
  * of kernels. Further launch configurations of a kernel share one account, and further accounts of

@@ -8,7 +8,7 @@
 
 /* Requests in open spans of one process: a batch has at most a few thousand. A power of two. */
 #define PARTS_MAX 4096u
-/* The latest steps of an engine, in which a slow one is searched: more than a minute of 20 ms
+/* The latest steps of an engine, among which we look for a slow one: more than a minute of 20 ms
  * steps. */
 #define STEPS_MAX  4096u
 #define TOKENS_MAX REQUEST_TOKENS_MAX

@@ -18,7 +18,7 @@
 
 #define BLOCK_NOISE_SCALES 10u	/* blocks of 1 to 512 values */
 #define BLOCK_NOISE_BINS   200u /* 8 per octave */
-/* count at which a scale's counts are halved: some thousand steps of a large group */
+/* count at which a scale's counts are halved: about a thousand steps of a large group */
 #define BLOCK_NOISE_FORGET (1u << 20)
 /* blocks that the prediction of the next shorter scale is worth */
 #define BLOCK_NOISE_PRIOR 60.0

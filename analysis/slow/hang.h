@@ -3,8 +3,8 @@
  *
  * For each communicator of a rank, every beat has the number of collectives it entered, the last
  * one's function, sequence and bytes, and whether its kernel ended. A rank waits if its last
- * collective has not ended for longer than the bound. A communicator hangs if none of the ranks that
- * entered most collectives has left its last one. Then:
+ * collective has not ended for longer than the bound. A communicator hangs if none of the ranks
+ * that entered the most collectives has left its last one. Then:
  * - ranks that entered fewer are missing (hang-missing);
  * - ranks that entered as many, but another function or other bytes, differ (hang-mismatch);
  * - otherwise all have entered and it does not end (hang-transfer).

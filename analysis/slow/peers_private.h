@@ -94,7 +94,8 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 void peers_noise_step(struct peers_single *no, double above);
 /* This step was part of a slow stretch, not a single high step. */
 void peers_noise_stretch(struct peers_single *no, double above);
-/* Share of single steps that lie as far above their location, not counting `own` of them. */
+/* Share of single steps that lie at least `above` above their location, not counting `own` of
+ * them. */
 double peers_noise_share(const struct peers_single *no, double above, uint32_t own);
 
 /* peers_test.c */

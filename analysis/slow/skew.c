@@ -98,13 +98,14 @@ void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_
 	f->effect_ns = effect_ns;
 	f->confidence = SURE;
 	finding_say(f, LAYER_SOFTWARE, effect_ns,
-		    "the heaviest of %" PRIu32 " ranks takes %.1f%% more than the median one, and "
-		    "changes: no rank is the heaviest in more than %.0f%% of the steps",
+		    "the heaviest of %" PRIu32 " ranks takes %.1f%% more than the median one, "
+		    "and it is not the same rank in every step: none is the heaviest in more "
+		    "than %.0f%% of the steps",
 		    k->members, 100 * k->loss, 100 * k->most);
 	if (folded)
 		finding_say(f, LAYER_SOFTWARE, 0,
 			    "%" PRIu32
-			    " stretches in which one rank had more work for longer belong "
-			    "to it",
+			    " stretches in which one rank had more work for longer are part "
+			    "of this imbalance",
 			    folded);
 }

@@ -2,7 +2,7 @@
  * The step finder: takes records in, cuts the launches into steps, joins device records, and queues
  * finished steps.
  *
- * One ring holds all launches: the history in which a pattern is searched, the open step, and the
+ * One ring holds all launches: the history in which we look for a pattern, the open step, and the
  * finished steps that wait for kernels. So nothing is copied when a pattern is found late. The
  * follower starts again at the oldest stored launch, and the past steps come out first. */
 #include "analysis/steps/steps_private.h"
@@ -19,8 +19,8 @@
 #define PART_LAUNCHES_MIN 8192
 #define DETECT_GROWTH_NUM 3
 #define DETECT_GROWTH_DEN 2
-/* A period is searched among rare launches if the ring holds fewer than this many periods. If it
- * holds more, names occur three times, as the finder needs. */
+/* We look for a period among the rare launches if the ring holds fewer than this many periods. If
+ * it holds more, names occur three times, as the finder needs. */
 #define NEAR_PERIODS 2
 /* Rare launches before the first search among them, and the growth until the next. */
 #define RARE_FIRST	16

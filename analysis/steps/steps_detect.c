@@ -11,10 +11,10 @@
  * evaluation adds only kernels of the training step, so it makes no period longer. If an optimizer and
  * then a wait for the GPU end a period, that period is the step, without a search.
  *
- * Of the features that come once per period, the step is cut where the host pauses longest. Next
- * best is where input is copied in, the GPU was waited for or an optimizer ended; then the feature
- * that returns most often, because it also cuts evaluation steps. Cost: O(launches), plus a sort
- * per feature and a pass per longer period tried. */
+ * The step is cut at one of the features that come once per period: at best where the host pauses
+ * longest; next where input is copied in, the GPU was waited for or an optimizer ended; else at the
+ * feature that returns most often, because it also cuts evaluation steps. Cost: O(launches), plus a
+ * sort per feature and a pass per longer period tried. */
 #include "analysis/steps/steps_private.h"
 #include "model/thresholds.h"
 

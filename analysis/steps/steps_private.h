@@ -92,7 +92,8 @@ struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
 	uint32_t rule_count;   /* 0: no pattern */
 	uint64_t launches;     /* median per step */
-	uint64_t launches_min; /* a match fewer launches after the last cut is not a cut */
+	/* a match is not a cut if it comes fewer launches after the last cut */
+	uint64_t launches_min;
 	uint64_t period_ns;
 	uint32_t rare_apart; /* far: items per step, including the items that are not rare */
 	/* found among rare launches: it counts only rare launches and cuts only at them */
@@ -178,12 +179,12 @@ struct steps {
 	struct step_mark explicit_mark;
 
 	struct steps_pattern pattern;
-	uint64_t detect_at; /* launches_seen at which to search a pattern next */
+	uint64_t detect_at; /* launches_seen at which to search for a pattern next */
 	uint64_t launches_seen;
 	uint64_t search_from;  /* launches_seen when the search began */
 	uint64_t locked_after; /* launches from search_from until the pattern was locked */
 	uint64_t lock_head;    /* head when locked; 0 once the pattern has cut */
-	uint64_t search_ns;    /* begin of the launches among which a pattern is searched */
+	uint64_t search_ns;    /* begin of the launches in which we look for a pattern */
 	uint32_t since_match;  /* symbols since the last cut */
 	bool early;	       /* the open step has a match before launches_min */
 	uint32_t early_steps;  /* number of latest steps in a row that also had one */

@@ -18,8 +18,8 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* The number of intervals in the stretch that is searched, and the number of stretches that are
- * tried. */
+/* The number of intervals in the stretch that we look for (at least ANCHOR_SHORT), and the number
+ * of stretches that are tried. */
 #define ANCHOR_LENGTH 64u
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u

@@ -4,8 +4,8 @@
  *
  * All ranks leave a collective within microseconds, though they enter it milliseconds apart, so
  * ends are common marks in time (SysOM-AI measured ends within 7 us, starts within 0.1 to 7.6 ms).
- * Pairing: the times between successive ends do not depend on the clock's offset. A stretch of
- * these times from one rank is searched in the other rank. From the match on, the collectives of
+ * Pairing: the times between successive ends do not depend on the clock's offset. We look for a
+ * stretch of these times from one rank in the other rank. From the match on, the collectives of
  * both are paired by time, so a collective that one rank lacks affects no other pair. If all steps
  * are alike, several places match. Then, if both ranks have the same number of collectives, the
  * first ones are paired; otherwise the place with the smaller offset wins. Clock: local = reference

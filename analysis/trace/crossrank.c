@@ -235,8 +235,8 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 	return typical;
 }
 
-/* Reports ranks whose kernels all take longer than their peers', by a common ratio that is an
- * outlier. */
+/* Reports ranks most of whose leading kernels take longer than their peers', by a typical ratio
+ * that is an outlier. */
 static int report_constant(struct crossrank *c)
 {
 	double *ratio = malloc(3 * c->ranks * sizeof(*ratio)),
@@ -265,8 +265,8 @@ static int report_constant(struct crossrank *c)
 		f->excess = ratio[r] - 1;
 		f->confidence = CONSTANT_SURE;
 		finding_say(f, LAYER_GPU, 0,
-			    "its kernels take %.2f times as long as on its peers in all steps, "
-			    "%.0f%% of the names alike",
+			    "its kernels take %.2f times as long as on its peers in all steps; "
+			    "%.0f%% of the kernels show at least half of the excess",
 			    ratio[r], 100 * agree[r]);
 		f->ranks[f->rank_count++] = c->steps->rank[r].rank;
 		rc = report_finding(c, &out, &r, 1);

@@ -7,8 +7,9 @@
  * with other work are blamed. analysis/slow/peers judges these rows as it does live (workers.h). If
  * the heaviest rank changes from step to step (skew.h), the finding is about all ranks, and
  * stretches that skew explains blame nobody. If a rank is slower from the first step to the last,
- * it may have other work. Its GPU is slow only if the kernels have the same names and counts, and
- * each is slower by the same ratio. diagnosis.h decides the layer.
+ * it may have other work. Its GPU counts as slow only if most of its leading kernels take longer
+ * per launch than on the peers, and the typical ratio is an outlier among the ranks. diagnosis.h
+ * decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #pragma once
