@@ -33,7 +33,8 @@
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
 #define TICK_MS	   1000u
 /* Findings of an earlier process end if they are not found again in this time after a start. Beats
- * rebuild the fleet within 60 s, and a small constant lateness needs most of another minute. */
+ * rebuild the fleet within 60 s, and finding a small constant lateness again takes most of another
+ * minute. */
 #define REPORT_AGAIN_NS 120000000000ull
 
 struct settings {

@@ -6,7 +6,7 @@
  * turns out to be a transient is resolved.
  * Owns: its thread, and the last state of each firing alert, at most LIMIT_ALERTS. Threads: any may
  * push; a push copies and never waits for the network. Errors: a failed POST is repeated after 1 s
- * to 60 s with the state of that time. Only pushes without room are lost (counted). */
+ * to 60 s, with the alert as it is then. Only pushes without room are lost (counted). */
 #pragma once
 
 #include <jansson.h>
@@ -33,7 +33,7 @@ struct alert_stats {
 	uint32_t firing;
 };
 
-/* 0, -ENOMEM, -EINVAL (the URL is none), -errno of the thread. */
+/* 0, -ENOMEM, -EINVAL (not a URL), -errno of the thread. */
 int alert_open(struct alert **out, const struct alert_config *c);
 /* Tries once more to send what waits, for a few seconds at most. NULL is a no-op. */
 void alert_close(struct alert *a);

@@ -182,7 +182,7 @@ static void handle_window(struct context *x)
 		on_committed(&x->item, WIRE_RETRY, "shutting down");
 	else if (word == FLEET_LATER)
 		on_committed(&x->item, WIRE_RETRY,
-			     "no beat of its node came by this connection yet");
+			     "no beat of its node has come through this connection yet");
 	else if (commit_push(g->commit, &x->item))
 		on_committed(&x->item, WIRE_RETRY, "busy");
 }

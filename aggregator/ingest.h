@@ -39,7 +39,7 @@ struct ingest_config { /* all borrowed until the close, url during the open */
 int ingest_open(struct ingest **out, const struct ingest_config *c);
 /* From now on replies ask nodes to send windows again later; replies in progress still go out. */
 void ingest_stop(struct ingest *g);
-/* Call after commit_stop, when the committer has no item any more. Lets replies go out, then waits
- * for nng's threads. NULL is a no-op. */
+/* Call after commit_stop, when the committer has no item left. Lets replies go out, then waits for
+ * nng's threads. NULL is a no-op. */
 void ingest_close(struct ingest *g);
 void ingest_stats(struct ingest *g, struct ingest_stats *out);

@@ -32,7 +32,7 @@
 #define MESSAGE_MS	60000
 #define ANSWER_MS	30000
 #define ACCEPT_AGAIN_MS 20
-/* For a peer that is refused to read why, before the connection is reset. */
+/* Gives a refused peer time to read the reason before the connection is reset. */
 #define DOOMED_MS 1000
 /* A connection silent for less than this is slow, not idle. */
 #define IDLE_NS 1000000000ull

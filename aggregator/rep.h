@@ -22,7 +22,7 @@ struct rep_request {
 	uint64_t connection;   /* of the request: unique, from 1 */
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
 	uint64_t sender;       /* of the connection; unique within this process */
-	const struct tls_session *tls; /* whose name the peer has proven; NULL: plain */
+	const struct tls_session *tls; /* has the name that the peer has proven; NULL: plain */
 	/* CPU time that other threads spent on it, set before rep_answer; charged to the sender like
 	 * that of the request function. */
 	uint64_t cost_ns;

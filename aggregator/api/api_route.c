@@ -311,7 +311,7 @@ static json_t *find_incident(const struct api_sources *api, const char *id, stru
 		return j;
 	if (err == -ENOTUNIQ)
 		http_answer_error(a, MHD_HTTP_CONFLICT,
-				  "several incidents' ids begin so; give more digits");
+				  "several incidents' ids begin with these digits; give more");
 	else
 		http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
 	return NULL;

@@ -24,7 +24,7 @@ struct api_counts {
 };
 
 struct api_sources {
-	const struct http_user *user; /* who asks, of one request */
+	const struct http_user *user; /* the user who sent this request */
 	struct store *store;
 	struct commit *commit;
 	struct fleet *fleet;

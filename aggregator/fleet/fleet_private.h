@@ -158,7 +158,7 @@ struct fleet_pull {
 	/* The time of slowness in which ranks wait again and again, and when it was first reported;
 	 * 0: none. */
 	uint64_t waits_ns, waits_begin_unix_ns, waits_end_unix_ns;
-	double waited_ns; /* how long the rank that waited longest did */
+	double waited_ns; /* how long the rank that waited longest has waited */
 };
 
 struct fleet_job {

@@ -21,7 +21,7 @@
 #define PERIOD_NS   60000000000ull   /* the time that each of the two histograms covers */
 #define TOGETHER_NS 5000000000ull    /* violations this close together are one occurrence */
 #define QUIET_NS    600000000000ull  /* a group without a new request for this long has ended */
-#define AGE_MAX_NS  3600000000000ull /* an older time of a node counts as this old */
+#define AGE_MAX_NS  3600000000000ull /* times of a node that are older count as this old */
 
 /* Sums over the nodes that are alive. */
 struct open_sum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A reference counts only if it shows the fault. The rank's own past shows what has changed. Its
- * peers also show what was wrong from the beginning. Steps that were as slow themselves show
+ * peers also show what was wrong from the beginning. Steps that were as slow as the slow steps show
  * nothing. */
 #include "aggregator/incident/incident_ledgers.h"
 

@@ -13,8 +13,8 @@ struct incident_ledgers {
 	uint32_t period; /* as in diagnosis_rank */
 	/* Number of the steps that `slow` stands for. Usually these are all slow steps of the fault
 	 * (incident_fault_steps): the ledger is made from the steps with records, and stretched to
-	 * the mean loss of all. If these two differ too much, or for typical steps, it counts only
-	 * the steps with records. */
+	 * the mean loss of all. If the two mean losses differ too much, or for typical steps,
+	 * slow_steps counts only the steps with records. */
 	uint64_t slow_steps;
 	bool flagged; /* `slow` is of steps that the rank flagged; else of typical steps */
 	/* `usual` is of the rank's own healthy steps; else of ranks that are not culprits */

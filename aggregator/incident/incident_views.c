@@ -2,15 +2,15 @@
  * During a long fault dozens of windows come, and which one explains most is known only at the end.
  * The window that lost most may lack stacks, or be from a time that does not show the cause. So
  * each window is diagnosed alone when it comes: its slow steps against its own healthy ones. For
- * each cause, the window with most lost time is kept; of windows without a cause, the heaviest
- * ones. The loss of all windows with the same cause is summed up, because one noisy window may have
+ * each cause, the window with most lost time is kept. The heaviest windows without a cause are kept
+ * too. The loss of all windows with the same cause is summed up, because one noisy window may have
  * lost more than each of many windows that agree. While there is room, the order of arrival does
  * not matter.
  *
  * All incidents share the room, and no sender, node or job may take it from others. To make room,
  * excerpts of closed incidents go first, beginning with the oldest incident. Then the sender with
- * most gives room, of its nodes the one with most, of its jobs the one with most, and of its
- * incidents the one with most. */
+ * the most excerpt bytes gives room. Within it, the node with the most is chosen, then the job of
+ * that node, then the incident of that job. */
 #include "aggregator/incident/incident_private.h"
 
 #include "base/limits.h"

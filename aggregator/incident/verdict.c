@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One incident may have several verdicts, instead of becoming several incidents. Windows arrive
- * before their cause is known, and moving them later would change what an id was already reported
- * to be. */
+ * before their cause is known, and moving them later would change incidents that were already
+ * reported. */
 #include "aggregator/incident/verdict.h"
 
 #include <math.h>

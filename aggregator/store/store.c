@@ -24,8 +24,9 @@
 #define BUSY_MS 5000
 /* Expired rows removed per transaction: more than a transaction adds. */
 #define EXPIRE_BATCH 512
-/* If the file or a job is too large or too old: removals per transaction at most, one by one, because
- * the largest job may be another one after each; and other rows at a time. */
+/* For a file that is too large, and for a job beyond its limits. TRIM_TURNS: the most removals per
+ * transaction; one at a time, because after each another job may be the largest. TRIM_BATCH: how
+ * many rows without a body, or incidents, one removal takes. */
 #define TRIM_TURNS 4096
 #define TRIM_BATCH 16
 /* Jobs looked at in turn, once a second: 100,000 jobs in half an hour. */

@@ -102,7 +102,7 @@ struct store_list {
 	uint64_t after_ns; /* 0: from the newest */
 	char after_id[INCIDENT_ID_BYTES];
 };
-/* Continues after the page with this "next". 0, -EINVAL (it is none). */
+/* Continues after the page with this "next". 0, -EINVAL (not a "next"). */
 int store_list_after(struct store_list *q, const char *cursor);
 /* Appends {"incidents":[...]}, newest first, and "next" if there are more. A page ends at the limit
  * or at LIMIT_API_LIST_BYTES. */
