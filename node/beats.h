@@ -2,10 +2,10 @@
  * beats.h - collect the step groups, sampled collectives and communicators of a rank's beat
  * (model/window.h). Groups: their size is a power of two. It doubles when a beat period would have
  * more than BEATS_GROUPS_HIGH groups. It halves when half the size would give at most
- * BEATS_GROUPS_LOW groups. Collectives: model/beat_sample.h chooses them; the threshold follows
- * their rate with hysteresis. Owns: its memory, allocated at open.  Threads: one caller.  Pure
- * otherwise: time is an argument. Trust: communicators and sequences come from the job. Every table
- * is bounded, and entries without room are counted. */
+ * BEATS_GROUPS_LOW groups. Collectives: model/beat_sample.h chooses them; coll_shift follows their
+ * rate with hysteresis. Owns: its memory, allocated at open. Threads: one caller. Pure otherwise:
+ * time is an argument. Trust: communicators and sequences come from the job. Every table is
+ * bounded, and entries without room are counted. */
 #pragma once
 
 #include "model/window.h"

@@ -9,9 +9,9 @@
  * Until it is certain, kernels stay unmatched and are counted. The work per event is bounded,
  * however much was lost. After a gap in the device records, the kernels of all launches before the
  * gap's end count as lost. A kernel of the communication library is matched to its collective: the
- * one during whose call, or during the end of whose group, the kernel was launched. The node
- * records of a graph launch share its correlation id. Collectives captured into a graph form a
- * template, which every launch of the graph replays.
+ * kernel was launched during the collective's call, or during the call that ends the collective's
+ * group. The node records of a graph launch share its correlation id. Collectives captured into a
+ * graph form a template, which every launch of the graph replays.
  *
  * Owns: its tables, allocated at open. Threads: one caller. Trust: events passed only the ring's
  * checks; any handle, count or stamp may be hostile. */

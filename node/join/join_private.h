@@ -104,10 +104,9 @@ struct join_launch {
 _Static_assert(sizeof(struct join_launch) == 64, "a launch is one cache line");
 
 struct join_coll {
-	uint64_t begin_ns,
-	    /* Its kernel is launched between these two times: during the call, or during the call
-	     * that ends its group. */
-	    end_ns;
+	/* Its kernel is launched between these two times: during the call, or during the call that
+	 * ends its group. */
+	uint64_t begin_ns, end_ns;
 	uint64_t call_ns; /* when the call began */
 	uint64_t key, bytes;
 	uint64_t group; /* 0: in no group */
