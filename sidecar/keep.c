@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When baselines are written: while a model learns, each time its step count has doubled; as soon
- * as a model is ready, at once, because with one step less a restarted sysomd might not be ready;
- * after that only now and then, because a ready model hardly changes. At most one process is saved
- * per turn, so that the drain does not wait. */
+ * When a baseline is written: while a model learns, each time its step count has doubled. It is
+ * written again as soon as a model is ready, because with one step less a restarted sysomd might
+ * not be ready. After that it is written only now and then, because a ready model hardly changes.
+ * At most one process is saved per turn, so that the drain does not wait. */
 #include "sidecar/keep.h"
 
 #include <errno.h>

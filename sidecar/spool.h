@@ -36,7 +36,7 @@ struct spool; /* opaque */
 uint32_t spool_boot(void);
 /* Takes over the files of an earlier run. An unusable directory is not an error: see disk_error. */
 int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_ns);
-void spool_close(struct spool *s); /* keeps the files; messages in memory only are lost */
+void spool_close(struct spool *s); /* keeps the files; messages that are only in memory are lost */
 /* Copies data. 0: on disk; 1: in memory; -EMSGSIZE, -ENOSPC (no room in memory either; counted). */
 int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns);
 /* The oldest message; *key names it. 0, -ENOENT when there is none. *data is malloc'ed. */

@@ -152,7 +152,8 @@ static const struct config_key keys[] = {
 	"objective of serving jobs: the first token of a request comes within this time",
 	.min = 1e6, .max = 3600e9),
     KEY(requests_tpot_ns, "requests.tpot", CONFIG_DURATION, "100ms",
-	"objective of serving jobs: each further token takes this long, on average over a request",
+	"objective of serving jobs: each further token takes at most this long, on average over a "
+	"request",
 	.min = 1e5, .max = 3600e9),
     KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
 	"where CPU stacks are unwound: bpf: in the kernel; bpf_tail: there, with tail calls "

@@ -16,8 +16,8 @@ struct process;
 
 int gpu_node_open(struct node *n);
 void gpu_node_close(struct node *n);
-/* Turns new readings into signals of the ranks. Call once a second after os_node_tend, and before a
- * window is made after os_node_read. */
+/* Turns new readings into signals of the ranks. Call once a second, after os_node_tend; call also
+ * before a window is made, after os_node_read. */
 void gpu_node_tend(struct node *n, uint64_t now_ns);
 void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *out);
 /* The index of the GPU that the process uses and its UUID; -1: not known. */

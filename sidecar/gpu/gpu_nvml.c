@@ -12,7 +12,7 @@
 
 #define LIBRARY "libnvidia-ml.so.1"
 
-/* Fields that one call returns, with the device and a selector or without one. */
+/* Fields that one call of NVML returns. SELECTED: the call takes `which` besides the device. */
 static const struct {
 	enum gpu_field field;
 	const char *symbol;

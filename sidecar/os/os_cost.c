@@ -11,7 +11,7 @@
 #define LOOK_EVERY_NS  30000000000ull
 #define LOOK_MIN_NS    2000000000ull
 #define LOOK_MAX_NS    10000000000ull
-#define WELL_NS	       600000000000ull /* without trouble this long, pauses are short again */
+#define WELL_NS	       600000000000ull /* after this long without trouble, pauses are short again */
 
 void os_cost_init(struct os_cost *c, double budget, uint32_t cpus, uint64_t now_ns)
 {

@@ -15,7 +15,7 @@
 struct os_hierarchy {
 	char mount[OS_CGROUP_BYTES]; /* "": free */
 	char root[OS_CGROUP_BYTES];  /* the directory to begin at */
-	char own[OS_CGROUP_BYTES];   /* where paths of /proc/PID/cgroup begin, from there */
+	char own[OS_CGROUP_BYTES];   /* where paths of /proc/PID/cgroup begin, relative to root */
 	int fd;			     /* of root, -1: none */
 	bool inside;		     /* only groups of sysomd's own container can be reached */
 	bool relative; /* paths of /proc/PID/cgroup begin at the group of sysomd's own container */

@@ -57,7 +57,7 @@ struct os_proc_cgroup {
 };
 void os_proc_cgroup_find(struct os_hierarchies *h, const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
-/* Sums for how long these groups have throttled their tasks. False: no group counts this. */
+/* Adds up how long these groups have throttled their tasks. False: no group counts this. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
 /* The "some" total of the group's own cpu, memory or io pressure (v2), in microseconds; -ENOENT. */

@@ -20,7 +20,7 @@ struct os_series;
 
 int os_series_open(struct os_series **out, uint64_t now_ns);
 void os_series_close(struct os_series *s); /* NULL is a no-op */
-/* Later adds belong to the time between the last advance and now. */
+/* What is added after this call belongs to the time from the advance before it to now_ns. */
 void os_series_advance(struct os_series *s, uint64_t now_ns);
 /* Adds to a row. subject: the row's new subject; NULL or "" keeps the old one. False: no room;
  * counted. */

@@ -36,7 +36,8 @@
  * the answer. */
 #define WAIT_S	 12
 #define WHOLE_MS 15000u
-/* The jobs belong to no real user, so a service that does not answer delays no user's requests. */
+/* Reads of answers count for no real user, so a service that does not answer delays no user's
+ * reads. */
 #define RAS_UID UINT32_MAX
 
 struct ras_stats {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Many requests may miss an objective because of one step. The step's span and windows are searched
- * only once (struct link), and at most LINKS_BURST steps at once. */
+ * Many requests may miss an objective because of one step. So a step's span is found only once
+ * (struct link), and a token bucket (READS_BURST) bounds the reads of records. */
 #include "sidecar/serving/request_node.h"
 
 #include <errno.h>

@@ -3,7 +3,8 @@
  * from samples of the whole node. Used when no kernel program counts that (os_signals.h, without
  * BPF). A CPU is the rank's if a twentieth of the rank's samples are on it. A lock is identified by
  * the function that wanted it. Another process that spins in the same kind of lock is evidence, not
- * proof. Owns: no other memory. Threads: one caller. Pure. Trust: names come from processes. */
+ * proof. Owns: nothing but this struct. Threads: one caller. Pure. Trust: names come from
+ * processes. */
 #pragma once
 
 #include "model/os_signal.h"
