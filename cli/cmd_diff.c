@@ -150,7 +150,7 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 		       term_safe(f->name, columns > 60 ? columns - 36 : 30));
 	}
 	if (!shown)
-		printf("%34s  no function's share differs by 0.5 points\n", "");
+		printf("%34s  no function's share differs by more than 0.5 points\n", "");
 	printf("%34s  samples: A %s, B %s%s\n", "", samples_text(d->samples[0]),
 	       samples_text(d->samples[1]), d->few_samples ? "; too few to compare" : "");
 }

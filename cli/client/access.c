@@ -74,9 +74,9 @@ static int check(const struct settings *s, const char *path, char *why, size_t w
 		bad = "url is not http://HOST:PORT or https://HOST:PORT";
 	else if (s->token[strspn(s->token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 					   "0123456789-._~+/=")])
-		bad = "token has other characters than letters, digits and -._~+/=";
+		bad = "token may have only letters, digits and -._~+/=";
 	else if (*s->token && !http_address_keeps_token(s->url))
-		bad = "the token would cross the network readable; use an https:// url";
+		bad = "the token would cross the network unencrypted; use an https:// url";
 	else if (*s->ca && access(s->ca, R_OK))
 		bad = "ca: the file cannot be read";
 	if (!bad)

@@ -28,7 +28,7 @@ const struct trace_rank *incident_diff_culprit(const json_t *incident, const str
  * if the culprit has some. NULL: none. */
 const struct trace_rank *incident_diff_peer(const json_t *incident, const struct trace_model *m,
 					    const struct trace_rank *culprit);
-/* 0, -ENOMEM, -ENODATA (neither stacks nor kernels of both). The caller frees *d after 0. */
+/* 0, -ENOMEM, -ENODATA (the two share neither stacks nor kernels). The caller frees *d after 0. */
 int incident_diff_make(struct incident_diff *d, const struct trace_model *m,
 		       const struct trace_rank *base, const struct trace_rank *other);
 void incident_diff_free(struct incident_diff *d); /* of a zeroed struct: a no-op */

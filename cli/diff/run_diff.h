@@ -12,8 +12,9 @@
  *
  * A sketch has medians, but not their steps. Compared with one, a figure must differ by more than
  * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (analysis/slow/temporal.c), and by more than
- * four standard errors from the sketch's spread. The samples of a baseline's 5 s are not independent and
- * count as one. An item that a sketch's list leaves out is at most as large as the last one in it. */
+ * four standard errors from the sketch's spread. The spread of a baseline's step time is one
+ * between its samples of 5 s. These are not independent and count as one. An item that a sketch's
+ * list leaves out is at most as large as the last one in it. */
 #pragma once
 
 #include "analysis/cause/profile.h"

@@ -149,7 +149,7 @@ void doctor_jobs_status_check(struct doctor *d, const json_t *status)
 	check_catalogues(d, ranks);
 	if (!sum_lost(ranks, causes, 3, NULL, sum))
 		return;
-	put_count(text, sizeof(text), "values that are no counts or ids", sum[0]);
+	put_count(text, sizeof(text), "values that are not counts or ids", sum[0]);
 	put_count(text, sizeof(text), "requests beyond the limit of a span", sum[1]);
 	put_count(text, sizeof(text), "functions that do not exist or can't be traced", sum[2]);
 	doctor_add(d, "Python spans", DOCTOR_WARN,

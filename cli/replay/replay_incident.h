@@ -18,7 +18,8 @@ struct replay_incident; /* opaque */
  * size and findings that have no windows, and all windows belong to it. NULL: windows form incidents as
  * they come. 0, -ENOMEM, -EINVAL (known is not an incident). */
 int replay_incident_open(struct replay_incident **out, FILE *to, bool json, const json_t *known);
-/* More knowledge about the job for verdicts; only before the first window. */
+/* Opens one in which windows and findings form incidents as they come (replay_incident_take,
+ * _finding). sources (copied), job_ranks: for verdicts. 0, -ENOMEM. */
 int replay_incident_live(struct replay_incident **out, FILE *to, bool json,
 			 const struct incident_sources *sources, uint32_t job_ranks);
 void replay_incident_close(struct replay_incident *r); /* NULL is a no-op */

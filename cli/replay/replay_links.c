@@ -23,7 +23,8 @@
 #define FOLDS	       5	  /* each row is predicted from the other four fifths */
 #define ALL_ROWS       "all rows" /* the group if no column divides them */
 #define KEY_WIDTH      72	  /* a longer key moves the figures of its row */
-#define GROWS	       0.01 /* part of the latency that the largest size must add, to show a rate */
+/* a rate is shown only if the largest size adds more than this share of the latency */
+#define GROWS	       0.01
 
 struct row {
 	double bytes, ns;

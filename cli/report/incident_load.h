@@ -11,5 +11,6 @@
  * one undecoded window at a time. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);
-/* Sets the culprits' NIC that the job chose for NCCL, from their latest sketches. */
+/* Sets the NIC of each culprit: the one that the job chose for NCCL, as the culprit's latest sketch
+ * says. */
 void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m);

@@ -21,7 +21,7 @@
 #include "cli/timings/replay_workers.h"
 
 #define OPS_MAX (1u << 25) /* 48 bytes each */
-/* Gaps are some percent of a step; the framework's housekeeping in them is not a fault. */
+/* Gaps are a few percent of a step; the framework's housekeeping in them is not a fault. */
 #define GAP_LEAST 0.02
 /* Ranks of one stage always differ a little: in their part of the input or of the embedding. */
 #define SELF_LEAST 0.025

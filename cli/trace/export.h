@@ -3,8 +3,8 @@
  *
  * Kineto JSON has torch.profiler's form (traceEvents; one object per line). Times are microseconds from
  * baseTimeNanoseconds, which is equal for all files of the same 90 days. A file of one rank has
- * distributedInfo, which tools expect that read one file per rank. The time between two windows of a rank
- * is an event (TRACE_LABEL_HOLE).
+ * distributedInfo, because tools that read one file per rank expect it. The time between two
+ * windows of a rank is an event (TRACE_LABEL_HOLE).
  *
  * Perfetto protobuf (cli/perfetto.proto) has a process per rank. Its tracks are steps, windows, gaps, each
  * host thread, each thread's spans, and each GPU stream (several tracks if slices overlap without nesting).

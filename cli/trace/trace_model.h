@@ -95,8 +95,8 @@ void trace_model_fini(struct trace_model *m);
 /* Copies what it needs. 0 or -ENOMEM. */
 int trace_model_add(struct trace_model *m, const struct window *w);
 void trace_model_finish(struct trace_model *m);
-/* Marks steps that were slow at another time than the fault (TRACE_STEP_APART), whose time is on the nodes'
- * clocks: call it before trace_align_apply. end 0: not known. */
+/* Marks steps that were slow at another time than the fault (TRACE_STEP_APART). The fault's time is
+ * on the nodes' clocks, so call it before trace_align_apply. end 0: not known. */
 void trace_model_set_fault(struct trace_model *m, uint64_t begin_unix_ns, uint64_t end_unix_ns);
 /* The first one with this number, or NULL. */
 struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);

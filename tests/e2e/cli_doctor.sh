@@ -45,7 +45,7 @@ is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line 
 is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
 is "symbol files that can't be uploaded are a warning, with the reason" line "symbol files" warn "can't upload them: the aggregator answers 403; see"
 is "a catalogue that is refused is a warning, with its line" line "span catalogue" warn "1 process refused the file in SYSOM_SPANS, for example 76 (train.py) because of line 3"
-is "values of spans that are of no use are a warning" line "Python spans" warn "values that are no counts or ids: 21; requests beyond the limit of a span: 4"
+is "values of spans that are of no use are a warning" line "Python spans" warn "values that are not counts or ids: 21; requests beyond the limit of a span: 4"
 is "a profiler plugin of the job that misbehaves is a warning" line "NCCL plugin" warn "the job's own profiler plugin fails, for example in process 77 (train.py): not loaded, or unloaded itself: 1; init failed: 3; callbacks with an error: 500; processes that ended inside it: 2"
 is "ranges with impossible texts or without an end are a warning" line ranges warn "for example in process 77 (train.py): texts too long or not terminated: 11; never closed or never opened: 4"
 is "a rank that was started again is a warning, with both processes" line restarts warn "1 process replaced one that had ended, for example 79 (train.py, rank 7 of demo) replaced 71"

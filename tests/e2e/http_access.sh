@@ -258,7 +258,7 @@ ok "others may not read a file with a token" cli_refuses "chmod 640"
 chmod 600 "$SETTINGS"
 ok "the token goes to the file's url alone" cli_refuses "401\|certificate" --url "https://$HOST:$PORT/"x
 write "url: http://$HOST:$PORT" "token: $READ"
-ok "and never over plain http" cli_refuses "would cross the network readable"
+ok "and never over plain http" cli_refuses "would cross the network unencrypted"
 write "url: http://$HOST:$PORT"
 ok "http to an https server is reported" cli_refuses "Try https://"
 write "url: $URL" "ca: $WORK/foreign/ca.crt" "token: $READ"
