@@ -90,8 +90,8 @@ struct steps_rule {
 #define STEPS_RULE_EDGE 3
 struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
-	uint32_t rule_count;   /* 0: no pattern */
-	uint64_t launches;     /* median per step */
+	uint32_t rule_count; /* 0: no pattern */
+	uint64_t launches;   /* median per step */
 	/* a match is not a cut if it comes fewer launches after the last cut */
 	uint64_t launches_min;
 	uint64_t period_ns;

@@ -24,7 +24,7 @@
 #define ALL_ROWS       "all rows" /* the group if no column divides them */
 #define KEY_WIDTH      72	  /* a longer key moves the figures of its row */
 /* a rate is shown only if the largest size adds more than this share of the latency */
-#define GROWS	       0.01
+#define GROWS 0.01
 
 struct row {
 	double bytes, ns;
