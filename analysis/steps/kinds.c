@@ -19,12 +19,24 @@
 #include "model/thresholds.h"
 
 #define NO_STEP UINT64_MAX
+/* A phase recurs by its number of steps or by the clock. */
+enum { BY_STEP, BY_CLOCK, AXES };
 /* Accounts by which stretches are compared: enum kinds_part, or all of them together. */
 #define BY_ALL	 KINDS_PARTS
 #define BY_COUNT (KINDS_PARTS + 1)
 
+/* A step's number, and its time. */
+struct spot {
+	uint64_t at[AXES];
+};
+
+/* Steps: from the begin of the first one to the end of the last one. */
+struct steps_span {
+	struct spot first, last;
+};
+
 struct event {
-	uint64_t first, last; /* step numbers */
+	struct spot first, last;
 	uint64_t key; /* key: of its first step; expected_ns: how long such a step usually takes */
 	double expected_ns;
 	uint32_t part; /* index of the largest part_ns */
@@ -44,8 +56,11 @@ struct place {
 	/* by: the account that is compared; part: the longest one; missed: consecutive missing
 	 * occurrences */
 	uint32_t by, part, missed;
-	/* most: by how many steps an occurrence may miss its place */
-	uint64_t period, most, first, last;
+	uint32_t axis;
+	/* on the axis; most: by how much an occurrence may miss its place */
+	uint64_t period, most;
+	uint64_t period_steps; /* how many steps a period has, or had when the kind was found */
+	struct spot first, last;
 	uint64_t count, steps;
 	/* first_ns: what the first step of the latest occurrence added to the account `by` */
 	double total_ns, first_ns, extra[KINDS_EXTRAS];
@@ -60,29 +75,31 @@ struct work {
 	uint64_t nears;					    /* pushed so far */
 };
 
+/* A span on one axis. */
 struct interval {
-	uint64_t first, last; /* steps */
+	uint64_t first, last;
 };
 
 /* Steps of the same work. */
 struct run_of_work {
-	struct interval steps;
+	struct steps_span steps;
 	uint64_t key; /* 0: the steps were not judged */
 };
 
 struct learned {
-	uint64_t step, key;
+	struct spot first;
+	uint64_t key;
 	double latency_ns;
 };
 
 struct kinds {
 	struct kinds_config config;
-	uint64_t start;	 /* the first step that had an expected latency */
-	uint64_t next;	 /* the step after the latest one */
-	uint64_t judged; /* steps */
+	struct spot start; /* the first step that had an expected latency */
+	struct spot next;  /* the step after the latest one */
+	uint64_t judged;   /* steps */
 	/* Steps after `start` that were not judged: they were skipped, or had no expected
 	 * latency. */
-	struct interval unseen[KINDS_UNSEEN];
+	struct steps_span unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
 	/* The latest of these steps from which a model has learned. */
 	struct learned learned[KINDS_LEARNED];
@@ -105,6 +122,8 @@ struct kinds {
 	uint64_t places; /* founded so far */
 	struct work work[KINDS_WORKS];
 	uint32_t works;
+	/* of all steps so far */
+	uint64_t pushed;
 	double total_ns;
 };
 
@@ -136,7 +155,7 @@ struct kinds *kinds_init(void *memory, const struct kinds_config *c)
 
 	memset(k, 0, sizeof(*k));
 	k->config = *c;
-	k->start = NO_STEP;
+	k->start.at[BY_STEP] = NO_STEP;
 	return k;
 }
 
@@ -207,6 +226,12 @@ static uint64_t jitter(const struct kinds *k, uint64_t period)
 	return (uint64_t)(k->config.jitter_share * (double)period);
 }
 
+/* One step, and a step's mean time. */
+static uint64_t unit_of(const struct kinds *k, uint32_t axis)
+{
+	return axis == BY_STEP ? 1 : (uint64_t)(k->total_ns / (double)k->pushed) + 1;
+}
+
 static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 {
 	return (a > b ? a - b : b - a) <= most;
@@ -272,6 +297,11 @@ static double usual_extra(const struct kinds *k, const struct place *p, double *
 	return usual;
 }
 
+static uint64_t steps_of(const struct event *e)
+{
+	return e->last.at[BY_STEP] + 1 - e->first.at[BY_STEP];
+}
+
 static bool is_proven(const struct place *p)
 {
 	return p->used && p->count >= thresholds.count.few;
@@ -310,21 +340,28 @@ static bool is_single(const struct kinds *k, const struct event *e)
 	return !e->kind || (p && is_much_longer(k, e, p));
 }
 
-static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
+static void pass_unseen(struct kinds *k, struct spot first, struct spot last)
 {
-	struct interval *i = &k->unseen[(k->unseens + KINDS_UNSEEN - 1) % KINDS_UNSEEN];
+	struct steps_span *i = &k->unseen[(k->unseens + KINDS_UNSEEN - 1) % KINDS_UNSEEN];
 
-	if (k->unseens && i->last + 1 == first)
+	if (k->unseens && i->last.at[BY_STEP] + 1 == first.at[BY_STEP])
 		i->last = last;
 	else
-		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
+		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct steps_span){first, last};
 }
 
-/* The interval of unjudged steps at or near the step; NULL: none. */
-static const struct interval *unseen_at(const struct kinds *k, uint64_t step, uint64_t most)
+/* A place on an axis, which a stretch may miss by `most`. */
+struct target {
+	uint32_t axis;
+	uint64_t at, most;
+};
+
+/* The unjudged steps at or near the place; NULL: none. */
+static const struct steps_span *unseen_at(const struct kinds *k, struct target t)
 {
 	for (uint32_t i = 0; i < KINDS_UNSEEN && i < k->unseens; i++)
-		if (k->unseen[i].first <= step + most && step <= k->unseen[i].last + most)
+		if (k->unseen[i].first.at[t.axis] <= t.at + t.most &&
+		    t.at <= k->unseen[i].last.at[t.axis] + t.most)
 			return &k->unseen[i];
 	return NULL;
 }
@@ -339,16 +376,16 @@ static bool took_as_long(const struct kinds *k, const struct learned *l)
 	       more_ns <= k->config.alike_ratio * k->sought.first_ns;
 }
 
-/* Whether the model learned from steps near this one, all with the work of the sought stretch, and
+/* Whether the model learned from steps near the place, all with the work of the sought stretch, and
  * none as slow as it. */
-static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
+static bool was_usual(const struct kinds *k, struct target t)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
 		const struct learned *l = &k->learned[i];
 
-		if (!is_near(l->step, step, most))
+		if (!is_near(l->first.at[t.axis], t.at, t.most))
 			continue;
 		any = true;
 		if (l->key != k->sought.key || took_as_long(k, l))
@@ -357,15 +394,15 @@ static bool was_usual(const struct kinds *k, uint64_t step, uint64_t most)
 	return any;
 }
 
-/* Index of the first remembered stretch that does not begin before the step; k->events: none. */
-static uint32_t event_from(const struct kinds *k, uint64_t step)
+/* Index of the first remembered stretch that does not begin before; k->events: none. */
+static uint32_t event_from(const struct kinds *k, uint32_t axis, uint64_t at)
 {
 	uint32_t low = 0, high = k->events;
 
 	while (low < high) {
 		uint32_t mid = (low + high) / 2;
 
-		if (k->event[mid].first < step)
+		if (k->event[mid].first.at[axis] < at)
 			low = mid + 1;
 		else
 			high = mid;
@@ -373,23 +410,22 @@ static uint32_t event_from(const struct kinds *k, uint64_t step)
 	return low;
 }
 
-/* The longest stretch of no known kind at the step; NULL: none. *of_kind: a stretch of a known
- * kind, as long as the sought one, begins exactly there. */
-static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
-			      bool *of_kind)
+/* The longest stretch of no known kind at the place; NULL: none. *of_kind: a stretch of a known
+ * kind, as long as the sought one, begins there. */
+static struct event *event_at(struct kinds *k, struct target t, uint32_t part, bool *of_kind)
 {
 	struct event *best = NULL;
 
 	*of_kind = false;
-	for (uint32_t i = event_from(k, step > most ? step - most : 0);
-	     i < k->events && k->event[i].first <= step + most; i++) {
+	for (uint32_t i = event_from(k, t.axis, t.at > t.most ? t.at - t.most : 0);
+	     i < k->events && k->event[i].first.at[t.axis] <= t.at + t.most; i++) {
 		struct event *e = &k->event[i];
 
 		if (!has_part(e, part))
 			continue;
 		if (e->explained)
 			*of_kind |=
-			    !k->sought.over && e->first == step &&
+			    !k->sought.over && e->first.at[t.axis] == t.at &&
 			    e->part_ns[part] * k->config.alike_ratio >= k->sought.part_ns[part];
 		else if (!best || e->part_ns[part] > best->part_ns[part])
 			best = e;
@@ -397,29 +433,33 @@ static struct event *event_at(struct kinds *k, uint64_t step, uint64_t most, uin
 	return best;
 }
 
-/* Whether the place says nothing: its steps were not judged, or it lies within a slow stretch that
- * is as long as the sought one. Unjudged steps from which a model has learned do say something,
+/* Whether the place says nothing: steps near it were not judged, or it lies within a slow stretch
+ * that is as long as the sought one. Unjudged steps from which a model has learned do say something,
  * because it is known how long they should take. *out: the steps that say nothing. */
-static bool is_passed(const struct kinds *k, uint64_t step, uint64_t most, struct interval *out)
+static bool is_passed(const struct kinds *k, struct target t, uint64_t near, struct interval *out)
 {
-	const struct interval *unseen = unseen_at(k, step, most);
-	uint32_t i = event_from(k, step);
+	struct target wide = {t.axis, t.at, near};
+	const struct steps_span *unseen = unseen_at(k, wide);
+	uint32_t i = event_from(k, t.axis, t.at);
+	const struct event *e = i ? &k->event[i - 1] : NULL;
+	struct interval in = {0};
 
-	if (unseen && was_usual(k, step, most))
-		return false;
-	if (unseen)
-		*out = *unseen;
-	else if (i && step <= k->event[i - 1].last + 1 &&
-		 k->event[i - 1].extra_ns * k->config.alike_ratio >= k->sought.extra_ns)
-		*out = (struct interval){k->event[i - 1].first, k->event[i - 1].last + 1};
-	else
-		return false;
-	return true;
+	if (unseen) {
+		*out = (struct interval){unseen->first.at[t.axis], unseen->last.at[t.axis]};
+		return !was_usual(k, wide);
+	}
+	if (e)
+		in =
+		    (struct interval){e->first.at[t.axis], e->last.at[t.axis] + unit_of(k, t.axis)};
+	*out = in;
+	return e && in.first + t.most <= t.at && t.at + t.most <= in.last &&
+	       e->extra_ns * k->config.alike_ratio >= k->sought.extra_ns;
 }
 
 /* Stretches at equal distances before the sought one. */
 struct chain {
-	uint64_t period, most; /* most: by how much a stretch may miss its place, in steps */
+	uint32_t axis;
+	uint64_t period, most; /* on the axis; most: by how much a stretch may miss its place */
 	uint32_t part, members;
 	bool late; /* a place between the first judged step and the stretches is empty */
 	uint16_t member[KINDS_EVENTS]; /* indices of event[], the latest first */
@@ -434,34 +474,36 @@ static bool may_be_of(const struct kinds *k, const struct event *e, const struct
 	return has_part(e, c->part) && e->part_ns[c->part] * k->config.alike_ratio >= c->usual_ns;
 }
 
-static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint64_t most)
+static struct chain follow(struct kinds *k, struct chain c)
 {
-	struct chain c = {.period = period, .most = most, .part = part};
-	double ns[KINDS_EVENTS + 1] = {k->sought.part_ns[part]};
-	uint64_t at = k->sought.first, near = jitter(k, period);
+	double ns[KINDS_EVENTS + 1] = {k->sought.part_ns[c.part]};
+	uint64_t start = k->start.at[c.axis], near = jitter(k, c.period);
+	struct target t = {c.axis, k->sought.first.at[c.axis], c.most};
 
-	while (at >= period) {
+	while (t.at >= c.period) {
 		bool of_kind;
-		struct event *e = event_at(k, at -= period, most, part, &of_kind);
+		struct event *e;
 		struct interval passed;
 
+		t.at -= c.period;
+		e = event_at(k, t, c.part, &of_kind);
 		if (e) {
-			at = e->first;
+			t.at = e->first.at[c.axis];
 			c.member[c.members++] = (uint16_t)(e - k->event);
-			ns[c.members] = e->part_ns[part];
+			ns[c.members] = e->part_ns[c.part];
 			continue;
 		}
-		if (at < k->start) /* a phase may begin with the first judged step */
+		if (t.at < start) /* a phase may begin with the first judged step */
 			break;
 		if (of_kind)
 			continue;
-		if (!is_passed(k, at, near, &passed)) {
+		if (!is_passed(k, t, near, &passed)) {
 			c.late = true;
 			break;
 		}
 		/* no stretch begins in these steps, so go at once to the first place in them */
-		if (at > passed.first + near)
-			at -= (at - passed.first - near) / period * period;
+		if (t.at > passed.first + near)
+			t.at -= (t.at - passed.first - near) / c.period * c.period;
 	}
 	c.usual_ns = median_of(ns, c.members + 1);
 	for (uint32_t i = 0; i < c.members; i++)
@@ -469,7 +511,7 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
 			c.members = i;
 			c.late = true;
 		}
-	if (!is_alike(k, &k->sought, part, c.usual_ns))
+	if (!is_alike(k, &k->sought, c.part, c.usual_ns))
 		c.members = 0;
 	return c;
 }
@@ -480,15 +522,18 @@ static struct chain follow(struct kinds *k, uint64_t period, uint32_t part, uint
  * place. */
 static double by_chance(const struct kinds *k, const struct chain *c)
 {
-	double steps = (double)k->judged, members = c->members, all = 0, taken;
+	double steps = (double)k->judged, members = c->members, all = 0, taken,
+	       wide = 1 + 2 * (double)c->most / (double)unit_of(k, c->axis);
 
 	for (uint32_t i = 0; i < k->events; i++)
 		all += !k->event[i].explained && !k->event[i].learned &&
-		       k->event[i].first + 1 < k->sought.first && may_be_of(k, &k->event[i], c);
+		       k->event[i].first.at[BY_STEP] + 1 < k->sought.first.at[BY_STEP] &&
+		       may_be_of(k, &k->event[i], c);
 	for (uint32_t i = 0; i < c->members; i++)
 		all += k->event[c->member[i]].learned;
-	taken = fmin(1, (double)(2 * c->most + 1) * all / steps);
-	return log(steps / (c->late ? members : members * (members + 1))) + members * log(taken);
+	taken = fmin(1, wide * all / steps);
+	return log(steps / wide / (c->late ? members : members * (members + 1))) +
+	       members * log(taken);
 }
 
 /* Whether each stretch that may be a member has another one before it, at this distance. Places
@@ -497,15 +542,17 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 {
 	for (uint32_t i = 0; i < k->events; i++) {
 		const struct event *e = &k->event[i], *before;
+		struct target t = {c->axis, e->first.at[c->axis] - c->period, c->most};
 		struct interval passed;
 		bool of_kind;
 
-		if (e->explained || e->learned || e->first + 1 >= k->sought.first ||
-		    e->first < k->start + c->period || !may_be_of(k, e, c))
+		if (e->explained || e->learned ||
+		    e->first.at[BY_STEP] + 1 >= k->sought.first.at[BY_STEP] ||
+		    e->first.at[c->axis] < k->start.at[c->axis] + c->period || !may_be_of(k, e, c))
 			continue;
-		before = event_at(k, e->first - c->period, c->most, c->part, &of_kind);
+		before = event_at(k, t, c->part, &of_kind);
 		if (before ? !may_be_of(k, before, c)
-			   : !of_kind && !is_passed(k, e->first - c->period, c->most, &passed))
+			   : !of_kind && !is_passed(k, t, c->most, &passed))
 			return false;
 	}
 	return true;
@@ -514,10 +561,9 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 /* Updates the chains that chance is least likely to make: *kind, which may be a kind, and *late. If
  * chance makes more than thresholds.sure.false_per_file such chains, each stretch that may be a
  * member must recur. */
-static void find_at(struct kinds *k, uint64_t period, uint64_t most, uint32_t part,
-		    struct chain *kind, struct chain *late)
+static void find_at(struct kinds *k, struct chain of, struct chain *kind, struct chain *late)
 {
-	struct chain c = follow(k, period, part, most);
+	struct chain c = follow(k, of);
 
 	if (c.members < 1u + c.late || (c.members == 1 && !is_single(k, &k->event[c.member[0]])))
 		return;
@@ -536,18 +582,34 @@ static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct c
 {
 	for (uint32_t i = 0; i < k->events; i++) {
 		const struct event *e = &k->event[i];
-		uint64_t period = k->sought.first - e->first, most = jitter(k, period);
 
-		if (!period || e->last + 1 >= k->sought.first || e->explained || !has_part(e, part))
+		if (e->last.at[BY_STEP] + 1 >= k->sought.first.at[BY_STEP] || e->explained ||
+		    !has_part(e, part))
 			continue;
-		find_at(k, period, 0, part, kind, late);
-		if (most)
-			find_at(k, period, most, part, kind, late);
+		for (uint32_t axis = 0; axis < AXES; axis++) {
+			struct chain c = {.axis = axis,
+					  .part = part,
+					  .period = k->sought.first.at[axis] - e->first.at[axis]};
+
+			if (axis == BY_STEP)
+				find_at(k, c, kind, late);
+			c.most = jitter(k, c.period);
+			if (c.most >= unit_of(k, axis))
+				find_at(k, c, kind, late);
+		}
 	}
 	/* includes dropped kinds */
-	for (uint32_t i = 0; i < KINDS_PLACES; i++)
-		if (k->place[i].period)
-			find_at(k, k->place[i].period, k->place[i].most, part, kind, late);
+	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
+		const struct place *p = &k->place[i];
+
+		if (p->period)
+			find_at(k,
+				(struct chain){.axis = p->axis,
+					       .part = part,
+					       .period = p->period,
+					       .most = p->most},
+				kind, late);
+	}
 }
 
 static void learn_extra(struct place *p, double extra_ns)
@@ -584,9 +646,9 @@ static void take_learned(struct kinds *k)
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
 		const struct learned *l = &k->learned[i];
 		double more_ns = l->latency_ns - k->sought.expected_ns;
-		uint32_t at = event_from(k, l->step);
-		struct event e = {.first = l->step,
-				  .last = l->step,
+		uint32_t at = event_from(k, BY_STEP, l->first.at[BY_STEP]);
+		struct event e = {.first = l->first,
+				  .last = l->first,
 				  .key = l->key,
 				  .expected_ns = k->sought.expected_ns,
 				  .part = k->sought.part,
@@ -596,11 +658,21 @@ static void take_learned(struct kinds *k)
 
 		e.part_ns[BY_ALL] = more_ns;
 		if (l->key != k->sought.key || !took_as_long(k, l) || k->events == KINDS_EVENTS ||
-		    (at < k->events && k->event[at].first == l->step))
+		    (at < k->events && k->event[at].first.at[BY_STEP] == l->first.at[BY_STEP]))
 			continue;
 		memmove(&k->event[at + 1], &k->event[at], (k->events++ - at) * sizeof(e));
 		k->event[at] = e;
 	}
+}
+
+/* Whether the stretch's kind does not keep its distance exactly, and the sought one is like it, but
+ * was not due. Then all of them may be of another kind: nearly equal distances in steps may be
+ * equal distances in time. */
+static bool is_in_doubt(const struct kinds *k, const struct event *e)
+{
+	const struct place *p = place_of_event(k, e);
+
+	return p->most && is_alike(k, &k->sought, p->by, p->first_ns);
 }
 
 /* Founds the kind of a stretch. NULL: no kind, or chance is less likely to make a late chain, as a
@@ -617,7 +689,8 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 		return NULL;
 	take_learned(k);
 	for (uint32_t i = 0; i < k->events; i++)
-		k->event[i].explained = is_explained(k, &k->event[i]);
+		k->event[i].explained =
+		    is_explained(k, &k->event[i]) && !is_in_doubt(k, &k->event[i]);
 	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
 		if (has_part(&k->sought, part))
@@ -632,7 +705,11 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 			    .key = k->sought.key,
 			    .by = found.part,
 			    .part = found.part == BY_ALL ? k->sought.part : found.part,
+			    .axis = found.axis,
 			    .period = found.period,
+			    .period_steps = found.axis == BY_STEP
+						? found.period
+						: found.period / unit_of(k, BY_CLOCK),
 			    .most = found.most,
 			    .first = k->event[found.member[found.members - 1]].first,
 			    .last = k->sought.first,
@@ -642,44 +719,44 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 
 		e->kind = p->id;
 		p->count++;
-		p->steps += e->last + 1 - e->first;
+		p->steps += steps_of(e);
 		p->total_ns += e->extra_ns;
 		learn_extra(p, e->extra_ns);
 	}
 	return p;
 }
 
-static void push_run(struct kinds *k, uint64_t step, uint64_t key)
+static void push_run(struct kinds *k, const struct steps_span *of, uint64_t key)
 {
 	struct run_of_work *s = k->latest;
 
-	if (s->key != key || step != s->steps.last + 1) {
+	if (s->key != key || of->first.at[BY_STEP] != s->steps.last.at[BY_STEP] + 1) {
 		s[1] = s[0];
-		*s = (struct run_of_work){{step, step}, key};
+		*s = (struct run_of_work){*of, key};
 	}
-	s->steps.last = step;
+	s->steps.last = of->last;
 }
 
 /* The latest run of steps of other work in which the kind is due; NULL: it is due in none. The
  * steps of an evaluation have no collective in which a rank could wait for another rank's
  * checkpoint. */
-static const struct interval *due_elsewhere(const struct kinds *k, const struct place *p)
+static const struct steps_span *due_elsewhere(const struct kinds *k, const struct place *p)
 {
-	uint64_t due = p->last + p->period;
+	uint64_t due = p->last.at[p->axis] + p->period;
 
 	for (uint32_t i = 0; i < 2; i++)
-		if (due >= k->latest[i].steps.first && due <= k->latest[i].steps.last &&
-		    k->latest[i].key != p->key)
+		if (due >= k->latest[i].steps.first.at[p->axis] &&
+		    due <= k->latest[i].steps.last.at[p->axis] && k->latest[i].key != p->key)
 			return &k->latest[i].steps;
 	return NULL;
 }
 
 /* Whether the step is the first one after such a run. */
-static bool is_behind(const struct kinds *k, const struct place *p, uint64_t step)
+static bool is_behind(const struct kinds *k, const struct place *p, struct spot first)
 {
-	const struct interval *other = due_elsewhere(k, p);
+	const struct steps_span *other = due_elsewhere(k, p);
 
-	return other && other->last + 1 == step;
+	return other && other->last.at[BY_STEP] + 1 == first.at[BY_STEP];
 }
 
 /* The kind that is due at this step; NULL: none. The step must add to the kind's account at least
@@ -688,7 +765,7 @@ static bool is_behind(const struct kinds *k, const struct place *p, uint64_t ste
  * takes longest. Several kinds may be due: two unrelated slow steps may look like a kind, and a
  * kind may look like others with two or three times its distance. Kinds that add a similar time
  * come first; among these, the one with most occurrences. */
-static struct place *due_at(struct kinds *k, uint64_t step, const double *part_ns)
+static struct place *due_at(struct kinds *k, struct spot first, const double *part_ns)
 {
 	struct place *best = NULL;
 	bool best_alike = false;
@@ -699,7 +776,8 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
 		bool alike = grown <= k->config.alike_ratio;
 
 		if (!p->used || k->of & 1u << i || grown * k->config.alike_ratio < 1 ||
-		    !(is_near(step, p->last + p->period, p->most) || is_behind(k, p, step)))
+		    !(is_near(first.at[p->axis], p->last.at[p->axis] + p->period, p->most) ||
+		      is_behind(k, p, first)))
 			continue;
 		if (best && (alike != best_alike ? best_alike : p->count <= best->count))
 			continue;
@@ -713,32 +791,36 @@ static struct place *due_at(struct kinds *k, uint64_t step, const double *part_n
  * the step at which it was due. Two unrelated stretches may have founded a kind whose distance is
  * that of a later fault's steps. So an unproven kind that is due again is dropped, and must be
  * found again. */
-static struct place *proven_at(struct kinds *k, uint64_t step, const double *part_ns)
+static struct place *proven_at(struct kinds *k, struct spot first, const double *part_ns)
 {
 	struct place *p;
 
-	while ((p = due_at(k, step, part_ns)) && p->count < thresholds.count.few)
+	while ((p = due_at(k, first, part_ns)) && p->count < thresholds.count.few)
 		p->used = false;
-	if (p)
-		p->last = is_behind(k, p, step) ? p->last + p->period : step;
+	if (p && is_behind(k, p, first))
+		p->last.at[p->axis] += p->period;
+	else if (p)
+		p->last = first;
 	return p;
 }
 
 /* Handles due occurrences that did not come. If the steps at the place were not judged, the
  * occurrence does not count as missed. */
-static void pass_places(struct kinds *k, uint64_t step)
+static void pass_places(struct kinds *k, struct spot first)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
-		const struct interval *other;
+		uint64_t *last = &p->last.at[p->axis];
+		const struct steps_span *other;
 
-		if (!p->used || k->of & 1u << i || step <= p->last + p->period + p->most)
+		if (!p->used || k->of & 1u << i || first.at[p->axis] <= *last + p->period + p->most)
 			continue;
 		other = due_elsewhere(k, p);
-		if (other && step <= other->last + 1) /* it may still come after these steps */
+		/* it may still come after these steps */
+		if (other && first.at[BY_STEP] <= other->last.at[BY_STEP] + 1)
 			continue;
-		p->last += p->period;
-		if (other || unseen_at(k, p->last, p->most))
+		*last += p->period;
+		if (other || unseen_at(k, (struct target){p->axis, *last, p->most}))
 			continue;
 		p->missed++;
 		if (p->count < thresholds.count.few || p->missed >= k->config.miss_max)
@@ -787,7 +869,7 @@ static void close_stretch(struct kinds *k)
 			k->open.kind = p->id;
 		p->count++;
 		p->missed = 0;
-		p->steps += one ? k->open.last + 1 - k->open.first : 1;
+		p->steps += one ? steps_of(&k->open) : 1;
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
 			learn_extra(p, k->open.extra_ns);
@@ -810,15 +892,24 @@ static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 	return false;
 }
 
+static struct spot first_of(const struct step *s)
+{
+	return (struct spot){{s->index, s->begin_ns}};
+}
+
+static struct spot last_of(const struct step *s)
+{
+	return (struct spot){{s->index, s->end_ns}};
+}
+
 static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 			 const double *part_ns, double extra_ns, double expected_ns)
 {
-	uint64_t step = s->index;
 	struct place *p;
 
 	close_stretch(k);
-	k->open = (struct event){.first = step,
-				 .last = step,
+	k->open = (struct event){.first = first_of(s),
+				 .last = last_of(s),
 				 .key = s->key,
 				 .expected_ns = expected_ns,
 				 .part = part,
@@ -828,7 +919,7 @@ static void open_stretch(struct kinds *k, const struct step *s, uint32_t part,
 	k->over = (struct event){0};
 	k->open_self_ns = 0;
 	k->is_open = true;
-	p = proven_at(k, step, part_ns);
+	p = proven_at(k, k->open.first, part_ns);
 	if (!p)
 		p = find_kind(k, &k->open);
 	if (p)
@@ -863,14 +954,14 @@ static struct usual usual_of_all(const struct kinds *k)
  * steps. */
 static const struct place *place_of(const struct kinds *k, uint64_t step)
 {
-	double steps = (double)(step - k->open.first) + 0.5;
+	double steps = (double)(step - k->open.first.at[BY_STEP]) + 0.5;
 	const struct place *rarest = NULL;
 
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		const struct place *p = &k->place[i];
 
 		if (k->of & 1u << i && (double)p->steps >= steps * (double)p->count &&
-		    (!rarest || p->period > rarest->period))
+		    (!rarest || p->period_steps > rarest->period_steps))
 			rarest = p;
 	}
 	return rarest;
@@ -878,12 +969,12 @@ static const struct place *place_of(const struct kinds *k, uint64_t step)
 
 /* Whether the open stretch is longer than its kinds explain, together with the kinds that are
  * due. */
-static bool has_grown(struct kinds *k, uint64_t step, const double *part_ns, struct usual *u)
+static bool has_grown(struct kinds *k, struct spot first, const double *part_ns, struct usual *u)
 {
 	struct place *p;
 
 	*u = usual_of_all(k);
-	while (k->open.extra_ns > u->limit_ns && (p = proven_at(k, step, part_ns))) {
+	while (k->open.extra_ns > u->limit_ns && (p = proven_at(k, first, part_ns))) {
 		k->of |= 1u << (p - k->place);
 		*u = usual_of_all(k);
 	}
@@ -902,12 +993,12 @@ static bool open_over(struct kinds *k, const struct step *s, double expected_ns,
 	struct place *p;
 	double limit;
 
-	k->over = (struct event){.first = s->index,
+	k->over = (struct event){.first = first_of(s),
 				 .key = s->key,
 				 .expected_ns = expected_ns + u->ns,
 				 .first_ns = k->open.extra_ns - u->ns,
 				 .extra_ns = k->open.extra_ns - u->ns,
-				 .last = s->index,
+				 .last = last_of(s),
 				 .over = true};
 	memcpy(k->over.part_ns, part_ns, sizeof(k->over.part_ns));
 	k->over.part_ns[BY_ALL] = k->over.first_ns;
@@ -922,14 +1013,13 @@ static bool open_over(struct kinds *k, const struct step *s, double expected_ns,
 		return true;
 	k->of |= 1u << (p - k->place);
 	k->over.kind = p->id;
-	return has_grown(k, s->index, part_ns, u);
+	return has_grown(k, first_of(s), part_ns, u);
 }
 
 static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, double expected_ns,
 				      uint32_t part, const double *part_ns, double extra_ns,
 				      double self_ns)
 {
-	uint64_t step = s->index;
 	struct kinds_verdict v = {.of_kind = false};
 	double before_ns = 0, before_self_ns = 0;
 	const struct place *p;
@@ -937,10 +1027,10 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 
 	/* slow steps right before a kind's place do not belong to the kind */
 	if (k->is_open && extra_ns <= k->config.alike_ratio * k->open.first_ns &&
-	    (k->of || !due_at(k, step, part_ns))) {
+	    (k->of || !due_at(k, first_of(s), part_ns))) {
 		before_ns = k->open.extra_ns;
 		before_self_ns = k->open_self_ns;
-		k->open.last = step;
+		k->open.last = last_of(s);
 		k->open.extra_ns += extra_ns;
 	} else {
 		open_stretch(k, s, part, part_ns, extra_ns, expected_ns);
@@ -950,7 +1040,7 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 	if (!k->of)
 		return v;
 	v.of_kind = true;
-	v.grown = has_grown(k, step, part_ns, &u);
+	v.grown = has_grown(k, first_of(s), part_ns, &u);
 	/* a kind that was due later in the stretch explains the excess */
 	if (!v.grown && !k->over.kind)
 		k->over = (struct event){0};
@@ -958,15 +1048,15 @@ static struct kinds_verdict push_slow(struct kinds *k, const struct step *s, dou
 		v.grown = open_over(k, s, expected_ns, part_ns, &u);
 	v.self_grown = v.grown && k->open_self_ns > u.self_limit_ns;
 	if (v.grown && !k->over.kind) {
-		k->over.last = step;
+		k->over.last = last_of(s);
 		k->over.extra_ns = k->open.extra_ns - u.ns;
 	}
 	v.usual_ns = fmax(u.ns - before_ns, 0);
 	v.usual_self_ns = fmax(u.self_ns - fmax(before_self_ns, 0), 0);
-	p = place_of(k, step);
+	p = place_of(k, s->index);
 	if (p) {
 		v.kind = (uint32_t)p->id;
-		v.period = p->period < UINT32_MAX ? (uint32_t)p->period : UINT32_MAX;
+		v.period = p->period_steps < UINT32_MAX ? (uint32_t)p->period_steps : UINT32_MAX;
 	}
 	return v;
 }
@@ -1000,27 +1090,32 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 {
 	struct kinds_verdict v = {.of_kind = false};
 	double self = (double)s->self_ns - expected_self_ns, extra, part_ns[BY_COUNT];
+	struct steps_span span = {first_of(s), last_of(s)};
 	uint32_t part;
 
 	push_work(k, s);
-	push_run(k, s->index, expected_ns > 0 ? s->key : 0);
+	push_run(k, &span, expected_ns > 0 ? s->key : 0);
+	k->pushed++;
 	k->total_ns += (double)s->latency_ns;
-	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
-		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
+	if (k->start.at[BY_STEP] != NO_STEP &&
+	    (!(expected_ns > 0) || s->index > k->next.at[BY_STEP]))
+		pass_unseen(k, k->next,
+			    expected_ns > 0 ? (struct spot){{s->index - 1, s->begin_ns}}
+					    : span.last);
 	/* A stretch continues across missing steps (tracing was switched off and on). Otherwise its
 	 * rest would be a second stretch, and could found a kind with the first. */
-	if (k->is_open && k->open.last + 1 != k->next)
+	if (k->is_open && k->open.last.at[BY_STEP] + 1 != k->next.at[BY_STEP])
 		close_stretch(k);
-	k->next = s->index + 1;
+	k->next = (struct spot){{s->index + 1, s->end_ns}};
 	if (!(expected_ns > 0)) {
 		push_near(k, s);
 		k->learned[k->learneds++ % KINDS_LEARNED] =
-		    (struct learned){s->index, s->key, (double)s->latency_ns};
-		pass_places(k, s->index);
+		    (struct learned){span.first, s->key, (double)s->latency_ns};
+		pass_places(k, span.first);
 		return v;
 	}
-	if (k->start == NO_STEP)
-		k->start = s->index;
+	if (k->start.at[BY_STEP] == NO_STEP)
+		k->start = span.first;
 	k->judged++;
 	if (!(expected_self_ns > 0))
 		self = 0;
@@ -1033,7 +1128,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		close_stretch(k);
 		push_near(k, s);
 	}
-	pass_places(k, s->index);
+	pass_places(k, span.first);
 	return v;
 }
 
@@ -1067,10 +1162,10 @@ static struct kinds_row row_of_place(const struct kinds *k, const struct place *
 	double count = (double)p->count;
 
 	return (struct kinds_row){.part = p->part,
-				  .period = p->period,
+				  .period = p->period_steps,
 				  .count = p->count,
-				  .first_step = p->first,
-				  .last_step = p->last,
+				  .first_step = p->first.at[BY_STEP],
+				  .last_step = p->last.at[BY_STEP],
 				  .steps = (double)p->steps / count,
 				  .cost_ns = p->total_ns / count,
 				  .share = p->total_ns / k->total_ns,

