@@ -461,7 +461,7 @@ int http_server_check(const struct http_settings *s, char *why, size_t why_bytes
 		    "beyond this machine, where requests need tokens; set http.tokens, or listen "
 		    "on 127.0.0.1");
 	else if (beyond && !*s->certificate && !s->insecure)
-		bad = "http.tokens: tokens would cross the network readable; set "
+		bad = "http.tokens: tokens would cross the network unencrypted; set "
 		      "http.certificate and http.key, or http.insecure where something else "
 		      "encrypts";
 	if (!bad)

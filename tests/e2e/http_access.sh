@@ -77,7 +77,7 @@ ok "so is such a key" refuses_start "server.key has mode 0644"
 chmod 600 "$WORK/server.key"
 ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/pki/next.key"
 ok "so is a user by name where a number is needed" refuses_start "not a list of uids" --http-see-all prometheus
-ok "tokens without TLS are refused" refuses_start "would cross the network readable" --http-certificate "" --http-key ""
+ok "tokens without TLS are refused" refuses_start "would cross the network unencrypted" --http-certificate "" --http-key ""
 ok "an address beyond this machine without tokens is refused" refuses_start \
 	"is beyond this machine, where requests need tokens; set http.tokens, or listen on 127.0.0.1" --http-tokens ""
 ok "by sysomd too" refuses_start_of sysomd "where requests need tokens" --http-listen 0.0.0.0:0
