@@ -25,6 +25,18 @@ struct row {
 		"file_write_and_wait_range", LEDGER_FILE_SYNC                                      \
 	}
 
+/* FUSE, NFS, Ceph, 9P, SMB, Lustre, Spectrum Scale and BeeGFS. */
+#define NETWORK_FILE_CALLS                                                                         \
+	{"fuse_", LEDGER_NETWORK_FILE}, {"nfs_", LEDGER_NETWORK_FILE},                             \
+	    {"nfs4_", LEDGER_NETWORK_FILE}, {"ceph_", LEDGER_NETWORK_FILE},                        \
+	    {"p9_client_", LEDGER_NETWORK_FILE}, {"cifs_", LEDGER_NETWORK_FILE},                   \
+	    {"smb2_", LEDGER_NETWORK_FILE}, {"ll_file_", LEDGER_NETWORK_FILE},                     \
+	    {"ptlrpc_", LEDGER_NETWORK_FILE}, {"ldlm_", LEDGER_NETWORK_FILE},                      \
+	    {"gpfs_", LEDGER_NETWORK_FILE},                                                        \
+	{                                                                                          \
+		"FhgfsOps_", LEDGER_NETWORK_FILE                                                   \
+	}
+
 static const struct row waits[] = {
     {"do_signal_stop", LEDGER_SIGNAL},
     {"do_jobctl_trap", LEDGER_SIGNAL},
@@ -38,6 +50,8 @@ static const struct row waits[] = {
     {"try_charge_memcg", LEDGER_MEMORY_LIMIT},
     {"blk_throtl", LEDGER_DISK_LIMIT},
     {"blkcg_maybe_throttle_", LEDGER_DISK_LIMIT},
+    {"blkcg_iolatency_throttle", LEDGER_DISK_LIMIT},
+    {"ioc_rqos_throttle", LEDGER_DISK_LIMIT},
     {"throttle_direct_reclaim", LEDGER_RECLAIM},
     {"try_to_free_pages", LEDGER_RECLAIM},
     {"reclaim_throttle", LEDGER_RECLAIM},
@@ -50,12 +64,7 @@ static const struct row waits[] = {
     {"locks_lock", LEDGER_FILE_LOCK},
     {"fcntl_setlk", LEDGER_FILE_LOCK},
     {"__x64_sys_flock", LEDGER_FILE_LOCK},
-    {"fuse_", LEDGER_NETWORK_FILE},
-    {"nfs_", LEDGER_NETWORK_FILE},
-    {"nfs4_", LEDGER_NETWORK_FILE},
-    {"ceph_", LEDGER_NETWORK_FILE},
-    {"p9_client_", LEDGER_NETWORK_FILE},
-    {"ll_file_", LEDGER_NETWORK_FILE},
+    NETWORK_FILE_CALLS,
     {"futex_", LEDGER_LOCK},
     {"__futex_", LEDGER_LOCK},
     {"do_futex", LEDGER_LOCK},
@@ -152,9 +161,7 @@ static const struct row entries[] = {
     {"exc_page_fault", LEDGER_PAGE_FAULT},
     {"asm_exc_page_fault", LEDGER_PAGE_FAULT},
     {"handle_mm_fault", LEDGER_PAGE_FAULT},
-    {"fuse_", LEDGER_NETWORK_FILE},
-    {"nfs_", LEDGER_NETWORK_FILE},
-    {"ceph_", LEDGER_NETWORK_FILE},
+    NETWORK_FILE_CALLS,
     {"submit_bio", LEDGER_STORAGE},
     {"blk_", LEDGER_STORAGE},
     {"blkdev_", LEDGER_STORAGE},

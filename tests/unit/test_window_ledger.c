@@ -969,6 +969,10 @@ static void special_waits_stand_before_general_ones(void **state)
 	    {{"handle_userfault", "do_anonymous_page", "handle_mm_fault"}, LEDGER_PROCESS},
 	    {{"signalfd_read_iter", "vfs_read", "ksys_read"}, LEDGER_PROCESS},
 	    {{"do_sigtimedwait.isra.0", "__x64_sys_rt_sigtimedwait"}, LEDGER_PROCESS},
+	    {{"ptlrpc_set_wait", "ldlm_cli_enqueue", "vfs_read"}, LEDGER_NETWORK_FILE},
+	    {{"schedule", "gpfs_f_read", "vfs_read"}, LEDGER_NETWORK_FILE},
+	    {{"wait_for_response", "cifs_send_recv", "vfs_read"}, LEDGER_NETWORK_FILE},
+	    {{"io_schedule", "ioc_rqos_throttle", "vfs_write"}, LEDGER_DISK_LIMIT},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
