@@ -93,9 +93,10 @@ enum kinds_part {		  /* the account that took longer */
 /* A kind of step as a row of a table (analysis/steps/kinds.h). */
 struct kinds_row {
 	bool by_work;
-	uint32_t part;	 /* index: enum kinds_part */
-	uint64_t period; /* steps between the begins of two occurrences; 0: irregular */
-	uint64_t count;	 /* occurrences */
+	uint32_t part;	    /* index: enum kinds_part */
+	uint64_t period;    /* steps between the begins of two occurrences; 0: irregular */
+	uint64_t period_ns; /* it recurs by the clock; 0: by its number of steps */
+	uint64_t count;	    /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
 	double steps;			/* per occurrence, mean */
 	/* mean time of an occurrence: by work, all of its time; by place, its extra time */

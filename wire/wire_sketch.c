@@ -155,6 +155,7 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 	struct codec_rank rank;
 	struct buf packed, kinds;
 	struct fields f = {.out = &kinds};
+	uint64_t period_ns[SKETCH_KINDS_MAX];
 	int err = check_sketch(s);
 
 	if (err)
@@ -166,6 +167,7 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 		struct kinds_row k = s->kinds[i];
 
 		kind_row(&f, &k);
+		period_ns[i] = k.period_ns;
 	}
 	if (!err)
 		err = fields_end(&f);
@@ -179,6 +181,8 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 #undef X
 	pb.body = (ProtobufCBinaryData){packed.bytes, packed.data};
 	pb.kinds = (ProtobufCBinaryData){kinds.bytes, kinds.data};
+	pb.n_kind_period_ns = s->kind_count;
+	pb.kind_period_ns = period_ns;
 	e.sketch = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_SKETCH, LIMIT_SKETCH_BYTES_PER_RANK, out);
@@ -224,6 +228,8 @@ static int read_kinds(const Sysom__Wire__Sketch *pb, struct sketch *s)
 
 	while (!f.err && f.pos < f.bytes && s->kind_count < SKETCH_KINDS_MAX)
 		kind_row(&f, &s->kinds[s->kind_count++]);
+	for (uint32_t k = 0; k < s->kind_count && k < pb->n_kind_period_ns; k++)
+		s->kinds[k].period_ns = pb->kind_period_ns[k];
 	return !f.err && f.pos < f.bytes ? -EMSGSIZE : f.err;
 }
 

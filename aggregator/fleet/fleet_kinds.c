@@ -96,14 +96,15 @@ static json_t *row_json(const struct row *r)
 	const struct kinds_row *k = &r->sum;
 	double n = r->ranks;
 
-	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:b, s:i, s:O, s:O}",
-			 "account", k->by_work ? "work" : kinds_part_name(k->part), "period",
-			 (json_int_t)k->period, "count", (json_int_t)k->count, "steps",
-			 k->steps / n, "cost_ms", text_ms(k->cost_ns / n), "share", k->share / n,
-			 "first_step", (json_int_t)k->first_step, "last_step",
-			 (json_int_t)k->last_step, "launches", k->launches, "collectives",
-			 k->collectives, "grown", k->grown, "of_rank", (int)r->rank, "ranks", r->is,
-			 "waiting", r->waits);
+	return json_pack(
+	    "{s:s, s:I, s:o, s:I, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:b, s:i, s:O, s:O}",
+	    "account", k->by_work ? "work" : kinds_part_name(k->part), "period",
+	    (json_int_t)k->period, "period_s",
+	    k->period_ns ? json_real((double)k->period_ns / 1e9) : json_null(), "count",
+	    (json_int_t)k->count, "steps", k->steps / n, "cost_ms", text_ms(k->cost_ns / n),
+	    "share", k->share / n, "first_step", (json_int_t)k->first_step, "last_step",
+	    (json_int_t)k->last_step, "launches", k->launches, "collectives", k->collectives,
+	    "grown", k->grown, "of_rank", (int)r->rank, "ranks", r->is, "waiting", r->waits);
 }
 
 /* The job's ranks that sent a sketch; the caller frees the list. */

@@ -1163,6 +1163,7 @@ static struct kinds_row row_of_place(const struct kinds *k, const struct place *
 
 	return (struct kinds_row){.part = p->part,
 				  .period = p->period_steps,
+				  .period_ns = p->axis == BY_CLOCK ? p->period : 0,
 				  .count = p->count,
 				  .first_step = p->first.at[BY_STEP],
 				  .last_step = p->last.at[BY_STEP],

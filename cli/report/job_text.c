@@ -7,14 +7,19 @@
 #include "render/incident_text.h"
 #include "render/term.h"
 
-/* "every 50 steps", "12 of every 60 steps", "at no fixed interval". */
+/* "every 50 steps", "12 of every 60 steps", "every 15 s", "at no fixed interval". */
 static const char *often(const json_t *kind)
 {
-	double period = jsonget_number(kind, "period"), steps = jsonget_number(kind, "steps");
+	double period = jsonget_number(kind, "period"), steps = jsonget_number(kind, "steps"),
+	       period_s = jsonget_number(kind, "period_s");
 	static char out[96];
 
 	if (!(period > 0))
 		snprintf(out, sizeof(out), "at no fixed interval");
+	else if (period_s > 0 && steps < 1.5)
+		snprintf(out, sizeof(out), "every %s", term_span(period_s));
+	else if (period_s > 0)
+		snprintf(out, sizeof(out), "%.0f steps every %s", steps, term_span(period_s));
 	else if (steps < 1.5)
 		snprintf(out, sizeof(out), "every %.0f steps", period);
 	else

@@ -315,7 +315,8 @@ static void lists_what_a_job_does_as_one_row_each(void **unused)
 	for (uint32_t r = 0; r < 4; r++) {
 		const struct kinds_row kinds[] = {
 		    {.part = r ? KINDS_WAIT : KINDS_HOST,
-		     .period = 50,
+		     .period = 50 + r % 2,
+		     .period_ns = 5e9 + r * 1e7,
 		     .count = 10,
 		     .first_step = 49 + r,
 		     .last_step = 499 + r,
@@ -350,11 +351,13 @@ static void lists_what_a_job_does_as_one_row_each(void **unused)
 	row = json_array_get(list, 0);
 	assert_string_equal(json_string_value(json_object_get(row, "account")), "host");
 	assert_int_equal(json_integer_value(json_object_get(row, "period")), 50);
+	assert_float_equal(json_real_value(json_object_get(row, "period_s")), 5, 1e-9);
 	assert_int_equal(json_array_size(json_object_get(row, "ranks")), 1);
 	assert_int_equal(json_array_size(json_object_get(row, "waiting")), 3);
 	row = json_array_get(list, 1);
 	assert_string_equal(json_string_value(json_object_get(row, "account")), "work");
 	assert_int_equal(json_array_size(json_object_get(row, "ranks")), 4);
+	assert_true(json_is_null(json_object_get(row, "period_s")));
 	assert_float_equal(json_real_value(json_object_get(row, "cost_ms")), 250, 1e-6);
 	assert_float_equal(json_real_value(json_object_get(row, "share")), 0.025, 1e-6);
 	for (size_t i = 2; i < 6; i++)

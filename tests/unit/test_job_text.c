@@ -49,6 +49,11 @@ static void says_when_how_much_who_and_what(void **unused)
 	assert_non_null(strstr(text, "12 of every 60 steps"));
 	assert_non_null(strstr(text, "other work: 37 launches and 0 collectives a step\n"));
 	free(text);
+	assert_int_equal(json_object_set_new(checkpoint, "period_s", json_real(15)), 0);
+	text = printed(answer);
+	assert_null(strstr(text, "every 50 steps"));
+	assert_non_null(strstr(text, "every 15.0 s "));
+	free(text);
 	json_decref(answer);
 }
 

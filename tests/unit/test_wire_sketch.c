@@ -145,6 +145,7 @@ static void round_trips_a_sketch(void **unused)
 static const struct kinds_row two_kinds[] = {
     {.part = KINDS_HOST,
      .period = 50,
+     .period_ns = 15e9,
      .count = 20,
      .first_step = 49,
      .last_step = 999,
@@ -184,6 +185,7 @@ static void round_trips_kinds_of_steps(void **unused)
 
 		assert_true(x->by_work == y->by_work && x->part == y->part && x->grown == y->grown);
 		assert_true(x->period == y->period && x->count == y->count);
+		assert_true(x->period_ns == y->period_ns);
 		assert_true(x->first_step == y->first_step && x->last_step == y->last_step);
 		assert_float_equal(x->steps, y->steps, 1e-3);
 		assert_float_equal(x->cost_ns, y->cost_ns, 1);
