@@ -21,6 +21,9 @@
 #define NO_STEP UINT64_MAX
 /* A phase recurs by its number of steps or by the clock. */
 enum { BY_STEP, BY_CLOCK, AXES };
+/* A job looks at the clock once per step. So two distances differ by up to a step at each of their
+ * four ends. */
+#define LATE_STEPS 4u
 /* Accounts by which stretches are compared: enum kinds_part, or all of them together. */
 #define BY_ALL	 KINDS_PARTS
 #define BY_COUNT (KINDS_PARTS + 1)
@@ -232,6 +235,14 @@ static uint64_t unit_of(const struct kinds *k, uint32_t axis)
 	return axis == BY_STEP ? 1 : (uint64_t)(k->total_ns / (double)k->pushed) + 1;
 }
 
+/* By how much an occurrence may miss its place; 0: the distance is too short to miss it. */
+static uint64_t tolerance(const struct kinds *k, uint32_t axis, uint64_t period)
+{
+	uint64_t most = jitter(k, period), unit = unit_of(k, axis);
+
+	return most < unit ? 0 : axis == BY_STEP ? most : LATE_STEPS * unit;
+}
+
 static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 {
 	return (a > b ? a - b : b - a) <= most;
@@ -433,27 +444,26 @@ static struct event *event_at(struct kinds *k, struct target t, uint32_t part, b
 	return best;
 }
 
-/* Whether the place says nothing: steps near it were not judged, or it lies within a slow stretch
- * that is as long as the sought one. Unjudged steps from which a model has learned do say something,
+/* Whether the place says nothing: its steps were not judged, or it lies within a slow stretch that
+ * is as long as the sought one. Unjudged steps from which a model has learned do say something,
  * because it is known how long they should take. *out: the steps that say nothing. */
-static bool is_passed(const struct kinds *k, struct target t, uint64_t near, struct interval *out)
+static bool is_passed(const struct kinds *k, struct target t, struct interval *out)
 {
-	struct target wide = {t.axis, t.at, near};
-	const struct steps_span *unseen = unseen_at(k, wide);
+	const struct steps_span *unseen = unseen_at(k, t);
+	uint64_t unit = unit_of(k, t.axis);
 	uint32_t i = event_from(k, t.axis, t.at);
 	const struct event *e = i ? &k->event[i - 1] : NULL;
-	struct interval in = {0};
 
-	if (unseen) {
+	if (unseen && was_usual(k, t))
+		return false;
+	if (unseen)
 		*out = (struct interval){unseen->first.at[t.axis], unseen->last.at[t.axis]};
-		return !was_usual(k, wide);
-	}
-	if (e)
-		in =
-		    (struct interval){e->first.at[t.axis], e->last.at[t.axis] + unit_of(k, t.axis)};
-	*out = in;
-	return e && in.first + t.most <= t.at && t.at + t.most <= in.last &&
-	       e->extra_ns * k->config.alike_ratio >= k->sought.extra_ns;
+	else if (e && t.at <= e->last.at[t.axis] + unit &&
+		 e->extra_ns * k->config.alike_ratio >= k->sought.extra_ns)
+		*out = (struct interval){e->first.at[t.axis], e->last.at[t.axis] + unit};
+	else
+		return false;
+	return true;
 }
 
 /* Stretches at equal distances before the sought one. */
@@ -497,7 +507,7 @@ static struct chain follow(struct kinds *k, struct chain c)
 			break;
 		if (of_kind)
 			continue;
-		if (!is_passed(k, t, near, &passed)) {
+		if (!is_passed(k, (struct target){c.axis, t.at, near}, &passed)) {
 			c.late = true;
 			break;
 		}
@@ -516,30 +526,43 @@ static struct chain follow(struct kinds *k, struct chain c)
 	return c;
 }
 
-/* The chance that a place is taken is the frequency p of stretches that may be members, so m places
- * are taken with the chance p^m. With n judged steps, n / (m (m + 1)) distances have m places, and
- * n / m distances have at least m. The latter counts for a late chain, which may begin at any
- * place. */
+/* The chance that a place is taken is the frequency p of stretches that may be members, times the
+ * width of the place, so m places are taken with the chance p^m. If n places lie side by side in the
+ * judged steps, n / (m (m + 1)) distances have m places, and n / m distances have at least m. The
+ * latter counts for a late chain, which may begin at any place. A search was made for each of these
+ * stretches, so their number is a factor. */
 static double by_chance(const struct kinds *k, const struct chain *c)
 {
 	double steps = (double)k->judged, members = c->members, all = 0, taken,
 	       wide = 1 + 2 * (double)c->most / (double)unit_of(k, c->axis);
+	uint64_t counted = NO_STEP;
 
-	for (uint32_t i = 0; i < k->events; i++)
-		all += !k->event[i].explained && !k->event[i].learned &&
-		       k->event[i].first.at[BY_STEP] + 1 < k->sought.first.at[BY_STEP] &&
-		       may_be_of(k, &k->event[i], c);
+	for (uint32_t i = 0; i < k->events; i++) {
+		uint64_t step = k->event[i].first.at[BY_STEP];
+
+		if (k->event[i].explained || k->event[i].learned || step == counted ||
+		    step + 1 >= k->sought.first.at[BY_STEP] || !may_be_of(k, &k->event[i], c))
+			continue;
+		counted = step;
+		all++;
+	}
 	for (uint32_t i = 0; i < c->members; i++)
 		all += k->event[c->member[i]].learned;
 	taken = fmin(1, wide * all / steps);
-	return log(steps / wide / (c->late ? members : members * (members + 1))) +
+	/* a multiple of a fault's varying distance has places that it nearly always fills */
+	if (c->most && !c->late && taken > thresholds.part.matters)
+		return 0;
+	return log(all * steps / wide / (c->late ? members : members * (members + 1))) +
 	       members * log(taken);
 }
 
-/* Whether each stretch that may be a member has another one before it, at this distance. Places
- * without judged steps count as if they had one. */
+/* Whether all stretches of the chain took about as long, and each stretch that may be a member has
+ * another one before it, at this distance. Places without judged steps count as if they had one. */
 static bool all_recur(struct kinds *k, const struct chain *c)
 {
+	for (uint32_t i = 0; i < c->members; i++)
+		if (!is_alike(k, &k->event[c->member[i]], c->part, c->usual_ns))
+			return false;
 	for (uint32_t i = 0; i < k->events; i++) {
 		const struct event *e = &k->event[i], *before;
 		struct target t = {c->axis, e->first.at[c->axis] - c->period, c->most};
@@ -551,8 +574,7 @@ static bool all_recur(struct kinds *k, const struct chain *c)
 		    e->first.at[c->axis] < k->start.at[c->axis] + c->period || !may_be_of(k, e, c))
 			continue;
 		before = event_at(k, t, c->part, &of_kind);
-		if (before ? !may_be_of(k, before, c)
-			   : !of_kind && !is_passed(k, t, c->most, &passed))
+		if (before ? !may_be_of(k, before, c) : !of_kind && !is_passed(k, t, &passed))
 			return false;
 	}
 	return true;
@@ -593,8 +615,8 @@ static void find_in(struct kinds *k, uint32_t part, struct chain *kind, struct c
 
 			if (axis == BY_STEP)
 				find_at(k, c, kind, late);
-			c.most = jitter(k, c.period);
-			if (c.most >= unit_of(k, axis))
+			c.most = tolerance(k, axis, c.period);
+			if (c.most)
 				find_at(k, c, kind, late);
 		}
 	}
@@ -665,16 +687,6 @@ static void take_learned(struct kinds *k)
 	}
 }
 
-/* Whether the stretch's kind does not keep its distance exactly, and the sought one is like it, but
- * was not due. Then all of them may be of another kind: nearly equal distances in steps may be
- * equal distances in time. */
-static bool is_in_doubt(const struct kinds *k, const struct event *e)
-{
-	const struct place *p = place_of_event(k, e);
-
-	return p->most && is_alike(k, &k->sought, p->by, p->first_ns);
-}
-
 /* Founds the kind of a stretch. NULL: no kind, or chance is less likely to make a late chain, as a
  * fault does. All accounts together come first, then each account that matters, because a rank that
  * writes a checkpoint sometimes also waits for the others. */
@@ -689,8 +701,7 @@ static struct place *find_kind(struct kinds *k, const struct event *of)
 		return NULL;
 	take_learned(k);
 	for (uint32_t i = 0; i < k->events; i++)
-		k->event[i].explained =
-		    is_explained(k, &k->event[i]) && !is_in_doubt(k, &k->event[i]);
+		k->event[i].explained = is_explained(k, &k->event[i]);
 	find_in(k, BY_ALL, &found, &late);
 	for (uint32_t part = 0; part < KINDS_PARTS; part++)
 		if (has_part(&k->sought, part))

@@ -4,9 +4,9 @@
  *
  * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
  * place has the usual work, but takes longer, each time in the same account. It recurs at equal
- * distances, in steps or in time, without a gap since the first judged step, and more regularly than
- * chance explains. A fault in every tenth step also recurs at equal distances, but steps without it
- * come before.
+ * distances, in steps or in time, without a gap since the first judged step, and more regularly
+ * than chance explains. A fault in every tenth step also recurs at equal distances, but steps
+ * without it come before.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #pragma once
@@ -34,11 +34,9 @@ struct kinds_config {
 	 * mean, sigma / sqrt(2) or sigma / sqrt(3); the latest must exceed the floor too. Variance
 	 * of a mean: Feller, An Introduction to Probability Theory 1, chapter IX. */
 	double tail_mads, floor_ratio, few_ratio;
-	/* By how much an occurrence may miss its place, as a share of the distance, because the
-	 * number of steps found in an evaluation varies, and because a job looks at the clock once
-	 * per step. If this is less than a step (distances below 34 steps), the distance in steps
-	 * must be exact. If the first occurrences of a kind were exact, the later ones must be
-	 * too. */
+	/* By how many steps an occurrence may miss its place, as a share of the distance, because
+	 * the number of steps found in an evaluation varies. Distances below 34 must be exact. If
+	 * the first occurrences of a kind were exact, the later ones must be too. */
 	double jitter_share;
 	uint32_t miss_max; /* the kind ends after this many consecutive missing occurrences */
 };
@@ -56,8 +54,9 @@ struct kinds_verdict {
 	 * its earlier steps have added */
 	double usual_ns, usual_self_ns;
 	/* kind: its kind, the rarest one if several are due; period: the distance at which this
-	 * kind recurs, in steps (by the clock: about). 0: the step is compared with steps of no kind. If a stretch has
-	 * more steps than is usual for its kind, this holds for the additional steps. */
+	 * kind recurs, in steps (of a kind by the clock: about). 0: the step is compared with steps
+	 * of no kind. If a stretch has more steps than is usual for its kind, this holds for the
+	 * additional steps. */
 	uint32_t kind, period;
 };
 
