@@ -10,6 +10,7 @@ import copy
 import ctypes
 import difflib
 import fcntl
+import functools
 import gc
 import gzip
 import http.client
@@ -39,6 +40,8 @@ import threading
 import time
 import traceback
 import types
+import unicodedata
+import warnings
 import zlib
 
 PAGE = mmap.PAGESIZE
@@ -5194,6 +5197,419 @@ def samples_in_turn(rank, every=50, rounds=450):
         step = yield
         if step % every == every - 1 and step // every % rank.world == rank.rank:
             loop_in_python(rounds)
+
+
+# ---- a twenty-first round ----
+
+def staged_copies(rank, copies=150):
+    """The batch is not in pinned memory: each MB is copied on the host first, and its copy to the device waited for."""
+    batch, staging = ctypes.create_string_buffer(1 << 20), rank.gpu.host
+    ctypes.memset(batch, 1, 1 << 20)
+    while True:
+        yield
+        for _ in range(copies):
+            ctypes.memmove(staging, batch, 1 << 20)
+            rank.gpu.copy_in(1 << 20)
+            rank.gpu.synchronize()
+
+
+def zero_gradients(rank, count=24, gb=1):
+    """The gradients are set to zero by memset in each step, and no longer dropped (set_to_none=False)."""
+    gpu, at = rank.gpu, ctypes.c_uint64()
+    gpu._alloc(ctypes.byref(at), ctypes.c_size_t(gb << 30))
+    clear = gpu.cuda.cuMemsetD8Async
+    clear.argtypes = [ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p]
+    while True:
+        yield
+        for _ in range(count):
+            clear(at, 0, gb << 30, gpu.streams[0])
+
+
+def copy_history(rank, more=6):
+    """The losses of all steps stay on the device, and each step copies all of them to the host to plot them."""
+    count = 0
+    while True:
+        yield
+        count += more
+        for _ in range(count):
+            rank.gpu.copy_out(1 << 20)
+
+
+def keep_average(rank, layers=8, us=2400):
+    """An average of the weights is kept by kernels of its own (EMA)."""
+    while True:
+        yield
+        for _ in range(layers):
+            rank.kernel("ema_update_kernel(float*, float const*, float)", us, (640, 1, 1), (512, 1, 1))
+
+
+def normalize_text(rank, words=66_000):
+    """The texts of a batch are brought to one form of Unicode."""
+    text = "Ĉar naïve façade – ½ ﬁnal Ångström Việt " * (words // 6)
+    while True:
+        yield
+        for form in ("NFKD", "NFKC"):
+            unicodedata.normalize(form, text)
+
+
+def warn_often(rank, count=5000):
+    """A deprecated function warns at each of its calls: somebody switched all warnings on, and they go to a file."""
+    def old_api(sample):
+        warnings.warn(f"sample {sample}: old_api() is deprecated, call new_api()", DeprecationWarning, stacklevel=2)
+        return sample
+
+    with open(os.path.join(rank.dir, f"warnings-{rank.rank}"), "w", encoding="ascii") as log, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *what: log.write(warnings.formatwarning(*what[:4]))
+        while True:
+            yield
+            for sample in range(count):
+                old_api(sample)
+
+
+def weighted_samples(rank, every=3, samples=1_500_000, batch=4096):
+    """A sampler draws the next batches by the weights of all samples (torch.multinomial)."""
+    import torch
+    torch.set_num_threads(1)
+    weights = torch.rand(samples)
+    while True:
+        step = yield
+        if step % every == 0:
+            torch.multinomial(weights, batch)
+
+
+def tracker_lock(rank, mb=2, times=24):
+    """An experiment tracker's thread syncs its journal under the lock that the step needs to add a metric."""
+    guard, over, block = threading.Lock(), threading.Event(), os.urandom(1 << 20)
+
+    def flush_journal():
+        with open(os.path.join(rank.dir, f"journal-{rank.rank}"), "wb", buffering=0) as f:
+            while not over.wait(0.01):
+                with guard:
+                    for _ in range(times):
+                        f.seek(0)
+                        for _ in range(mb):
+                            f.write(block)
+                        os.fsync(f.fileno())
+
+    thread = threading.Thread(target=flush_journal, name="tracker", daemon=True)
+    thread.start()
+    try:
+        while True:
+            yield
+            with guard:
+                pass
+    finally:
+        over.set()
+        thread.join()
+
+
+def watch_network(rank, times=5):
+    """A callback writes down which network devices are up, and how fast (psutil), some times in each step."""
+    import psutil
+    while True:
+        yield
+        for _ in range(times):
+            psutil.net_if_stats()
+
+
+def many_tensors(rank, tensors=60):
+    """A data loader's worker gives each batch as many little tensors, each in shared memory of its own."""
+    import torch
+    torch.set_num_threads(1)
+
+    class Ragged(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            while True:
+                yield [torch.zeros(4) for _ in range(tensors)]
+
+    batches = iter(torch.utils.data.DataLoader(Ragged(), batch_size=None, num_workers=1, prefetch_factor=2))
+    while True:
+        yield
+        next(batches)
+
+
+def kept_pipe(rank, ms=35):
+    """Runs a program whose own child keeps its output open, and reads this output to its end."""
+    while True:
+        yield
+        subprocess.run(["/bin/sh", "-c", f"sleep {ms / 1e3} & echo started"], check=True, capture_output=True)
+
+
+def nice_yield(rank, times=10):
+    """A library gives the CPU to others between its pieces of work (sched_yield)."""
+    packs = rank.packs_in(0.2)
+    while True:
+        yield
+        for _ in range(times):
+            rank.pack_batch(packs)
+            os.sched_yield()
+
+
+def expect_continue(rank, ms=30):
+    """A client asks whether it may send its data (Expect: 100-continue), and the server says nothing before it has it."""
+    script = ("import socket\n"
+              "s = socket.create_server(('127.0.0.1', 0))\n"
+              "print(s.getsockname()[1], flush=True)\n"
+              "its = s.accept()[0]\n"
+              "while True:\n"
+              "    text = b''\n"
+              "    while not text.endswith(b'end'):\n"
+              "        text += its.recv(65536)\n"
+              "    its.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n")
+    server = subprocess.Popen(["/usr/bin/python3", "-c", script], stdout=subprocess.PIPE)
+    s = socket.create_connection(("127.0.0.1", int(server.stdout.readline())))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        while True:
+            yield
+            s.sendall(b"PUT /metrics HTTP/1.1\r\nHost: store\r\nContent-Length: 4003\r\nExpect: 100-continue\r\n\r\n")
+            select.select([s], [], [], ms / 1e3)
+            s.sendall(bytes(4000) + b"end")
+            s.recv(4096)
+    finally:
+        s.close()
+        server.kill()
+        server.wait()
+
+
+def net_connections(rank, every=2, sockets=9000):
+    """A callback reads which connections there are, and nobody closed 9,000 of them (a network of its own)."""
+    libc, before = ctypes.CDLL(None, use_errno=True), os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    if libc.unshare(0x40000000):  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), "unshare")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, 20_000))
+    held = []
+    for i in range(sockets):
+        held.append(socket.socket())
+        held[-1].bind((f"127.0.{i >> 8}.{i & 255 or 1}", 20_000 + i))
+        held[-1].listen(1)
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                with open("/proc/thread-self/net/tcp", "rb", buffering=0) as f:
+                    while f.read(65536):
+                        pass
+    finally:
+        for s in held:
+            s.close()
+        libc.setns(before, 0)
+
+
+def store_board(rank, count=2):
+    """Each step of all ranks adds to counters in torch's TCPStore, which a thread of rank 0 serves."""
+    import torch.distributed
+    path, rank.board_count = os.path.join(rank.dir, "board-port"), count
+    if rank.rank == 0:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+        with open(path + ".new", "w", encoding="ascii") as f:
+            f.write(str(store.port))
+        os.rename(path + ".new", path)
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.02)
+        with open(path, encoding="ascii") as f:
+            store = torch.distributed.TCPStore("127.0.0.1", int(f.read()), None, False)
+    while True:
+        yield
+        for i in range(rank.board_count):
+            store.add(f"{rank.rank}/{i % 16}", 1)
+
+
+def store_flood(rank, count=300):
+    """store_board() has many counters now."""
+    usual, rank.board_count = rank.board_count, count
+    try:
+        while True:
+            yield
+    finally:
+        rank.board_count = usual
+
+
+def shared_db(rank, path, ms=6):
+    """All ranks put their metrics into one SQLite database: one has it, and the others ask again after a pause."""
+    packs = rank.packs_in(float(ms))
+    base = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+    base.execute("pragma synchronous = off")
+    base.execute("create table if not exists metric (step, name, value)")
+    try:
+        while True:
+            step = yield
+            base.execute("begin immediate")
+            base.execute("insert into metric values (?, 'loss', 0.5)", (step,))
+            rank.pack_batch(packs)
+            base.execute("commit")
+    finally:
+        base.close()
+
+
+def pausing_server(rank, pause_ms=450, every_ms=2500, questions=3):
+    """A feature store whose garbage collector stops it now and then; each step asks it some questions."""
+    ours = socket.create_server(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        its = ours.accept()[0]
+        while its.recv(1):
+            phase = time.monotonic() * 1e3 % every_ms
+            if phase < pause_ms:
+                time.sleep((pause_ms - phase) / 1e3)
+            its.sendall(b"a")
+        os._exit(0)
+    s = socket.create_connection(ours.getsockname())
+    ours.close()
+    try:
+        while True:
+            yield
+            for _ in range(questions):
+                s.sendall(b"q")
+                s.recv(1)
+    finally:
+        s.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def expired_cache(rank, every=11, entries=90_000):
+    """What the rank remembers about its samples expires every eleventh step, and is computed again in Python."""
+    @functools.lru_cache(maxsize=None)
+    def bucket(length):
+        return next(b for b in (16, 64, 256, 1024, 4096, 1 << 20) if length * 7 % 5000 < b)
+
+    while True:
+        step = yield
+        if step % every == 0:
+            bucket.cache_clear()
+        for length in range(entries):
+            if step % every:
+                break
+            bucket(length)
+
+
+def prune_cache(rank, every=3, files=1200):
+    """Every third step removes a directory of small files that a process of the rank's own has filled."""
+    top = os.path.join(rank.dir, f"pruned-{rank.rank}")
+    os.makedirs(top, exist_ok=True)
+    go, its = multiprocessing.Pipe()
+
+    def fill():
+        number = 0
+        while its.recv():
+            path = os.path.join(top, f"new-{number}")
+            os.mkdir(path)
+            for i in range(files):
+                with open(os.path.join(path, str(i)), "wb") as f:
+                    f.write(b"x" * 600)
+            os.rename(path, os.path.join(top, str(number)))
+            number += 1
+
+    with beside(multiprocessing.get_context("fork"), fill):
+        for _ in range(3):
+            go.send(True)
+        oldest = 0
+        while True:
+            step = yield
+            path = os.path.join(top, str(oldest))
+            if step % every == 0 and os.path.exists(path):
+                shutil.rmtree(path)
+                oldest += 1
+                go.send(True)
+
+
+def parallel_reads(rank, path, threads=4, reads=2):
+    """Threads of a pool read the step's samples from a file system that a server holds, and the step waits for all."""
+    fd = os.open(path, os.O_RDONLY)
+
+    def read(part):
+        for i in range(reads):
+            os.pread(fd, 16 << 10, (part * reads + i) << 14)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        try:
+            while True:
+                yield
+                list(pool.map(read, range(threads)))
+        finally:
+            os.close(fd)
+
+
+def wrong_source(rank, after=5):
+    """The rank waits for a message of a rank that has none for it, on the host (gloo)."""
+    while True:
+        yield
+        after -= 1
+        if not after:
+            rank.gloo.recv(rank.tensor, src=(rank.rank + 1) % rank.world, tag=7)
+
+
+def kept_gil(rank, after=5):
+    """A library waits for its licence server at a pipe, in a thread, and its binding keeps the GIL: for ever."""
+    ours, _ = os.pipe()
+    buffer = ctypes.create_string_buffer(1)
+    while True:
+        yield
+        after -= 1
+        if not after:
+            threading.Thread(target=ctypes.PyDLL(None).read, args=(ours, buffer, 1), name="licence", daemon=True).start()
+
+
+def coordinator_gone(rank, path, after=5):
+    """All ranks look for the plan of the next epoch, which a coordinator that is gone should have written."""
+    while True:
+        yield
+        after -= 1
+        while after <= 0 and not os.path.exists(path):
+            time.sleep(0.5)
+
+
+# ---- what healthy jobs do, of the same round ----
+
+def program_aside(rank, every_s=2):
+    """Healthy: a thread of each rank runs a program every two seconds, as to ask for the GPU's state; no step waits."""
+    def ask():
+        while True:
+            time.sleep(every_s)
+            subprocess.run(["/bin/sh", "-c", "sleep 0.3; cat /proc/loadavg"], check=True, capture_output=True)
+
+    threading.Thread(target=ask, name="gpu-state", daemon=True).start()
+    while True:
+        yield
+
+
+def move_experts(rank, every=70, copies=400):
+    """Healthy: every 70 steps all ranks exchange their experts: copies and collectives, planned anew in Python."""
+    while True:
+        step = yield
+        if step % every == every - 1:
+            loop_in_python(300)
+            for _ in range(copies):
+                rank.gpu.copy_out(1 << 20)
+            for _ in range(6):
+                rank.gpu.allreduce(256 << 20)
+            rank.gpu.join_comm()
+
+
+def upload_aside(rank, every_s=4, mb=48):
+    """Healthy: a thread of rank 0 sends its last checkpoint to a slow store, over TCP; no step waits for it."""
+    def send(s):
+        block = bytes(1 << 20)
+        while True:
+            for _ in range(mb):
+                s.sendall(block)
+            time.sleep(every_s)
+
+    if rank.rank == 0:
+        ours = socket.create_server(("127.0.0.1", 0))
+        if not os.fork():
+            its = ours.accept()[0]
+            while its.recv(64 << 10):
+                time.sleep(0.002)
+            os._exit(0)
+        s = socket.create_connection(ours.getsockname())
+        ours.close()
+        threading.Thread(target=send, args=(s,), name="upload", daemon=True).start()
+    while True:
+        yield
 
 
 def parse(text):
