@@ -497,6 +497,23 @@ static void a_wait_for_a_cpu_names_the_task_that_the_signal_knows(void **unused)
 	end(&w);
 }
 
+/* A library's own thread carries the collective, and does not get its CPU. */
+static void a_collective_on_the_cpu_waits_for_a_thread_without_a_cpu(void **unused)
+{
+	for (int signal = 0; signal < 2; signal++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (comm.py)", 0, 20, 0,
+		     1);
+		if (signal)
+			signal_add(&w, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 150, 0);
+		judge(&w);
+		assert_int_equal(out.cause, signal ? CAUSE_OS_RUN_QUEUE : CAUSE_NET_WAIT);
+		end(&w);
+	}
+}
+
 static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 {
 	struct world w;
@@ -1329,6 +1346,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(a_wait_for_a_sync_is_no_limit_because_the_disk_is_fast),
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
+	    cmocka_unit_test(a_collective_on_the_cpu_waits_for_a_thread_without_a_cpu),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
 	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(more_launches_in_some_steps_are_more_work),
