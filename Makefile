@@ -255,7 +255,7 @@ scenarios: ## real faults in running jobs, judged by the verdict (root, about 90
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py
-serve-causes: ## root causes of slow inference in a serving engine, and what the verdict says (root, 20 minutes; ROWS="pad gil")
+serve-causes: ## root causes of slow inference in a serving engine, and what the verdict says (root, 12 minutes; ROWS="pad gil")
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
 	@python3 tests/reap.py --ahead python3 tests/scenarios/serve_causes.py $(B) $(ROWS)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow stretch is a run of consecutive slow steps. It founds a kind if it is the latest of a
- * chain of stretches: they lie at equal distances back to the first judged step, and chance hardly
- * makes such a chain. On a busy machine any step may be slow by chance. The stretches seen so far
- * show how often. The slow steps of a fault may lie at equal distances too, but they began later:
- * they form a late chain. At some multiple of their distance they also form a chain back to the
- * first judged step. Chance is less likely to make the late chain, so the late chain decides. Two
- * stretches prove little. They found a kind only if every stretch like them recurs, and each
- * stretch may found a kind in this way once. So a transient hides at most the first step of a
- * fault. The third stretch must prove the kind; otherwise the kind is dropped. A stretch that grew
- * longer than its kind keeps the kind alive, but does not change its usual length. The excess
- * counts as a stretch of its own, perhaps of another kind. */
+ * chain of stretches: they lie at equal distances, in steps or in time, back to the first judged
+ * step, and chance hardly makes such a chain. On a busy machine any step may be slow by chance. The
+ * stretches seen so far show how often. The slow steps of a fault may lie at equal distances too,
+ * but they began later: they form a late chain. At some multiple of their distance they also form a
+ * chain back to the first judged step. Chance is less likely to make the late chain, so the late
+ * chain decides. Two stretches prove little. They found a kind only if every stretch like them
+ * recurs, and each stretch may found a kind in this way once. So a transient hides at most the
+ * first step of a fault. The third stretch must prove the kind; otherwise the kind is dropped. A
+ * stretch that grew longer than its kind keeps the kind alive, but does not change its usual
+ * length. The excess counts as a stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>
