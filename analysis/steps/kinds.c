@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of consecutive slow steps. It founds a kind if it is the latest of a
+ * A slow stretch consists of consecutive slow steps. It founds a kind if it is the latest of a
  * chain of stretches: they lie at equal distances, in steps or in time, back to the first judged
  * step, and chance hardly makes such a chain. On a busy machine any step may be slow by chance. The
  * stretches seen so far show how often. The slow steps of a fault may lie at equal distances too,
- * but they began later: they form a late chain. At some multiple of their distance they also form a
- * chain back to the first judged step. Chance is less likely to make the late chain, so the late
- * chain decides. Two stretches prove little. They found a kind only if every stretch like them
- * recurs, and each stretch may found a kind in this way once. So a transient hides at most the
+ * but they began later: they form a late chain. At some multiple of their distance they may also
+ * form a chain back to the first judged step. Chance is less likely to make the late chain, so the
+ * late chain decides. Two stretches prove little. They found a kind only if no third one is like
+ * them, and each stretch may found a kind in this way once. So a transient hides at most the
  * first step of a fault. The third stretch must prove the kind; otherwise the kind is dropped. A
  * stretch that grew longer than its kind keeps the kind alive, but does not change its usual
  * length. The excess counts as a stretch of its own, perhaps of another kind. */
@@ -33,7 +33,7 @@ struct spot {
 	uint64_t at[AXES];
 };
 
-/* Steps: from the begin of the first one to the end of the last one. */
+/* Consecutive steps: first.at[BY_CLOCK] is where they begin, last.at[BY_CLOCK] where they end. */
 struct steps_span {
 	struct spot first, last;
 };
@@ -104,7 +104,8 @@ struct kinds {
 	 * latency. */
 	struct steps_span unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
-	/* The latest of these steps from which a model has learned. */
+	/* The latest steps without an expected latency, also those before `start`: a model has
+	 * learned from them. */
 	struct learned learned[KINDS_LEARNED];
 	uint64_t learneds; /* pushed so far */
 	/* the two latest runs of steps of the same work, latest first */
@@ -229,7 +230,7 @@ static uint64_t jitter(const struct kinds *k, uint64_t period)
 	return (uint64_t)(k->config.jitter_share * (double)period);
 }
 
-/* One step, and a step's mean time. */
+/* One step on the axis: 1, or the mean latency. */
 static uint64_t unit_of(const struct kinds *k, uint32_t axis)
 {
 	return axis == BY_STEP ? 1 : (uint64_t)(k->total_ns / (double)k->pushed) + 1;
@@ -248,7 +249,7 @@ static bool is_near(uint64_t a, uint64_t b, uint64_t most)
 	return (a > b ? a - b : b - a) <= most;
 }
 
-/* Whether the account has a considerable part of the stretch's extra time. */
+/* Whether the account has at least a tenth of what the stretch's first step added. */
 static bool has_part(const struct event *e, uint32_t part)
 {
 	return e->part_ns[part] >= thresholds.part.little * e->first_ns;
@@ -284,8 +285,8 @@ static double usual_before(const struct kinds *k, const double *extra, uint32_t 
 	return exp(usual);
 }
 
-/* What an occurrence usually adds. *limit: an occurrence that adds more has grown, alone or together
- * with the ones before it. */
+/* What an occurrence usually adds. *limit: an occurrence that adds more has grown, alone or
+ * together with the ones before it. */
 static double usual_extra(const struct kinds *k, const struct place *p, double *limit)
 {
 	uint32_t n = p->extras < KINDS_EXTRAS ? p->extras : KINDS_EXTRAS;
@@ -421,8 +422,8 @@ static uint32_t event_from(const struct kinds *k, uint32_t axis, uint64_t at)
 	return low;
 }
 
-/* The longest stretch of no known kind at the place; NULL: none. *of_kind: a stretch of a known
- * kind, as long as the sought one, begins there. */
+/* The longest stretch of no confirmed kind at the place; NULL: none. *of_kind: a stretch of a
+ * confirmed kind, at least half as long as the sought one, begins exactly there. */
 static struct event *event_at(struct kinds *k, struct target t, uint32_t part, bool *of_kind)
 {
 	struct event *best = NULL;
@@ -444,9 +445,10 @@ static struct event *event_at(struct kinds *k, struct target t, uint32_t part, b
 	return best;
 }
 
-/* Whether the place says nothing: its steps were not judged, or it lies within a slow stretch that
- * is as long as the sought one. Unjudged steps from which a model has learned do say something,
- * because it is known how long they should take. *out: the steps that say nothing. */
+/* Whether the place says nothing: its steps were not judged, or it lies within or right after a
+ * slow stretch that is at least half as long as the sought one. Unjudged steps from which a model
+ * has learned do say something, because it is known how long they should take. *out: the steps that
+ * say nothing. */
 static bool is_passed(const struct kinds *k, struct target t, struct interval *out)
 {
 	const struct steps_span *unseen = unseen_at(k, t);
@@ -526,11 +528,11 @@ static struct chain follow(struct kinds *k, struct chain c)
 	return c;
 }
 
-/* The chance that a place is taken is the frequency p of stretches that may be members, times the
- * width of the place, so m places are taken with the chance p^m. If n places lie side by side in the
- * judged steps, n / (m (m + 1)) distances have m places, and n / m distances have at least m. The
- * latter counts for a late chain, which may begin at any place. A search was made for each of these
- * stretches, so their number is a factor. */
+/* The chance p that a place is taken is its width in steps times the share of steps in which a
+ * stretch begins that may be a member. So m places are taken with the chance p^m. If n places lie
+ * side by side in the judged steps, n / (m (m + 1)) distances have m places, and n / m distances
+ * have at least m. The latter counts for a late chain, which may begin at any place. A search was
+ * made for each stretch that may be a member, so their number is a factor. */
 static double by_chance(const struct kinds *k, const struct chain *c)
 {
 	double steps = (double)k->judged, members = c->members, all = 0, taken,
@@ -549,7 +551,7 @@ static double by_chance(const struct kinds *k, const struct chain *c)
 	for (uint32_t i = 0; i < c->members; i++)
 		all += k->event[c->member[i]].learned;
 	taken = fmin(1, wide * all / steps);
-	/* a multiple of a fault's varying distance has places that it nearly always fills */
+	/* a fault whose distance varies nearly always fills the places at some multiple of it */
 	if (c->most && !c->late && taken > thresholds.part.matters)
 		return 0;
 	return log(all * steps / wide / (c->late ? members : members * (members + 1))) +
@@ -662,7 +664,8 @@ static struct place *free_place(struct kinds *k, bool proven)
 
 /* The model of the sought stretch may have learned from steps that were as long as it. Where such
  * steps are members of a chain, they count as slow stretches. Elsewhere they say nothing: the first
- * steps of a job are long for other reasons. */
+ * steps of a job are long for other reasons. Their accounts are not known, so they are members only
+ * of chains of all accounts together. */
 static void take_learned(struct kinds *k)
 {
 	for (uint32_t i = 0; i < KINDS_LEARNED && i < k->learneds; i++) {
@@ -687,16 +690,16 @@ static void take_learned(struct kinds *k)
 	}
 }
 
-/* Founds the kind of a stretch. NULL: no kind, or chance is less likely to make a late chain, as a
- * fault does. All accounts together come first, then each account that matters, because a rank that
- * writes a checkpoint sometimes also waits for the others. */
+/* Founds the kind of a stretch. NULL: no kind; also if chance is less likely to make a late chain,
+ * because a fault makes such chains. All accounts together come first, then each account that has
+ * a tenth of the excess: a rank that writes a checkpoint sometimes also waits for the others. */
 static struct place *find_kind(struct kinds *k, const struct event *of)
 {
 	struct chain found = {.by_chance = INFINITY}, late = found;
 	struct place *p;
 
 	k->sought = *of;
-	/* a forgotten stretch was as long, so its place would seem empty */
+	/* a forgotten stretch was at least half as long, so its place would seem empty */
 	if (k->past_unknown || k->sought.first_ns <= k->config.alike_ratio * k->forgotten_ns)
 		return NULL;
 	take_learned(k);
@@ -774,8 +777,8 @@ static bool is_behind(const struct kinds *k, const struct place *p, struct spot 
  * half of what the kind adds (alike_ratio), so that a small delay is not an occurrence. What the
  * step adds to other accounts does not matter, because the ranks wait for the one whose checkpoint
  * takes longest. Several kinds may be due: two unrelated slow steps may look like a kind, and a
- * kind may look like others with two or three times its distance. Kinds that add a similar time
- * come first; among these, the one with most occurrences. */
+ * kind may look like others with two or three times its distance. Kinds whose latest usual
+ * occurrence was at least half as long come first; among these, the one with most occurrences. */
 static struct place *due_at(struct kinds *k, struct spot first, const double *part_ns)
 {
 	struct place *best = NULL;
@@ -815,8 +818,8 @@ static struct place *proven_at(struct kinds *k, struct spot first, const double 
 	return p;
 }
 
-/* Handles due occurrences that did not come. If the steps at the place were not judged, the
- * occurrence does not count as missed. */
+/* Handles due occurrences that did not come. If the steps at the place were not judged or have
+ * other work, the occurrence does not count as missed. */
 static void pass_places(struct kinds *k, struct spot first)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
