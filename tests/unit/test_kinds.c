@@ -908,8 +908,6 @@ static void chance_slow_steps_hide_no_checkpoint(void **unused)
 	assert_in_range(late, 0, 3);
 }
 
-/* A fault in each evaluation from that step on. When it begins, the model of evaluation has hardly
- * learned. The latest 40 or 55 usual steps are of training, and tell nothing about an evaluation's. */
 /* Two steps are slow by chance, and a fault begins about as long after the second one as the second
  * one came after the first. */
 static void stretches_of_different_lengths_are_no_proof(void **unused)
@@ -957,6 +955,8 @@ static void a_fault_of_varying_distance_is_no_kind(void **unused)
 	assert_true(flagged > 0.98 * slow);
 }
 
+/* A fault in each evaluation from that step on. When it begins, the model of evaluation has hardly
+ * learned. The latest 40 or 55 usual steps are of training, and tell nothing about an evaluation's. */
 static void a_fault_in_each_evaluation_is_no_kind(void **unused)
 {
 	static const struct {
