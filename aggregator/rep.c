@@ -159,9 +159,11 @@ static void connection_free(struct connection *c)
 	if (c->stream)
 		hang_up(c);
 	nng_aio_stop(c->aio); /* its last callback may still be running */
+	/* A deadline may have passed just as the operation ended: then nng cancels it once more, on
+	 * the stream. Only nng_aio_free waits for that. */
+	nng_aio_free(c->aio);
 	if (c->stream)
 		nng_stream_free(c->stream);
-	nng_aio_free(c->aio);
 	tls_session_close(c->tls);
 	pthread_mutex_destroy(&c->lock);
 	sp_fini(&c->sp);

@@ -401,6 +401,10 @@ void req_close(struct req *r)
 		nng_aio_stop(r->in);
 	if (r->out)
 		nng_aio_stop(r->out);
+	/* nng may still cancel an operation whose deadline has passed; nng_aio_free waits for that. */
+	nng_aio_free(r->control);
+	nng_aio_free(r->in);
+	nng_aio_free(r->out);
 	if (r->stream) {
 		nng_stream_free(r->stream);
 		tls_session_close(r->tls);
@@ -409,9 +413,6 @@ void req_close(struct req *r)
 	}
 	if (r->dialer)
 		nng_stream_dialer_free(r->dialer);
-	nng_aio_free(r->control);
-	nng_aio_free(r->in);
-	nng_aio_free(r->out);
 	pthread_cond_destroy(&r->more);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
