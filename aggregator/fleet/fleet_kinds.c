@@ -20,18 +20,20 @@ struct row {
 	json_t *is, *waits; /* lists of ranks */
 };
 
+static uint64_t between(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
 static bool is_place(const struct kinds_row *a, const struct kinds_row *b)
 {
 	uint64_t apart, slack = PLACE_SLACK + a->period / 32;
 
 	if (!a->period || !b->period)
 		return a->period == b->period;
-	if (a->period > b->period ? a->period - b->period > a->period / 32
-				  : b->period - a->period > a->period / 32)
+	if (between(a->period, b->period) > a->period / 32)
 		return false;
-	apart = (a->last_step > b->last_step ? a->last_step - b->last_step
-					     : b->last_step - a->last_step) %
-		a->period;
+	apart = between(a->last_step, b->last_step) % a->period;
 	return apart <= slack || a->period - apart <= slack;
 }
 
