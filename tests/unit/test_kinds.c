@@ -709,7 +709,7 @@ static void a_step_after_an_evaluation_is_a_kind_too(void **unused)
 /* The numbers of steps between two of them differ, since evaluations of any length come between. */
 static void a_checkpoint_by_the_clock_is_known(void **unused)
 {
-	uint32_t flagged = 0, late = 0, written = 0;
+	uint32_t flagged = 0, late = 0, written = 0, by_clock = 0;
 
 	for (uint32_t seed = 1; seed <= 20; seed++) {
 		struct job j = job_of(seed);
@@ -732,11 +732,15 @@ static void a_checkpoint_by_the_clock_is_known(void **unused)
 		flagged += j.flagged;
 		assert_int_equal(judge_kinds(j.judge, row, ARRAY_LEN(row)), 2);
 		assert_int_equal(row[0].by_work + row[1].by_work, 1);
+		if (row[row[0].by_work].period_ns)
+			assert_in_range(row[row[0].by_work].period_ns, 14800 * MS, 15200 * MS);
+		by_clock += row[row[0].by_work].period_ns > 0;
 		end(&j);
 	}
 	print_message("of %u checkpoints %u were flagged, %u after the fifth\n", written, flagged,
 		      late);
 	assert_in_range(flagged, 20, 22); /* the first one of each job */
+	assert_int_equal(by_clock, 20);
 	assert_int_equal(late, 0);
 }
 
