@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A function counts with the time of what it calls: one that calls a helper for each element is on
- * every stack, and none of its helpers is on many. So the innermost function that is on at least half of
- * the stacks is named, not the most frequent leaf. Python's code and the program's come before the C
- * runtime's, which shows only how a thread waits. */
+ * every stack, and none of its helpers is on many. So the innermost function that is on at least
+ * half of the stacks is named, not the most frequent leaf. Only stacks inside the slow step's span
+ * count, because the rest of the step may be long too: it may wait for a slow GPU. Python's code
+ * and the program's come before the C runtime's, which shows only how a thread waits. */
 #include "analysis/cause/slow_step.h"
 
 #include <stdio.h>
@@ -26,6 +27,11 @@ struct interval {
 	uint64_t begin_ns, end_ns;
 };
 
+/* A time in which the step was in its span. */
+struct part {
+	uint64_t begin_ns, end_ns, before_ns; /* before_ns: length of the earlier parts */
+};
+
 /* A function on stacks of the step's thread, or (line above 0) a line of one. */
 struct function {
 	const char *name;
@@ -44,6 +50,8 @@ struct finder {
 	struct interval at;
 	double lost_ns;
 	uint32_t tid;
+	struct part *part; /* in order, apart; without a span: the step */
+	size_t part_count;
 	struct function *function;
 	struct idmap by_name; /* hash of name and line -> function */
 	uint32_t function_count;
@@ -158,11 +166,43 @@ static void add_span(const struct finder *f, const struct record *r, struct span
 	}
 }
 
+static void add_part(struct finder *f, uint64_t begin_ns, uint64_t end_ns)
+{
+	const struct part *last = f->part_count ? &f->part[f->part_count - 1] : NULL;
+	uint64_t done = last ? last->end_ns : f->at.begin_ns;
+	uint64_t begin = begin_ns > done ? begin_ns : done;
+	uint64_t end = end_ns < f->at.end_ns ? end_ns : f->at.end_ns;
+	uint64_t before = last ? last->before_ns + last->end_ns - last->begin_ns : 0;
+
+	if (begin < end)
+		f->part[f->part_count++] = (struct part){begin, end, before};
+}
+
+/* Where in the step its functions are looked for. span: its name; 0: none. */
+static bool find_parts(struct finder *f, uint32_t span)
+{
+	const struct window *w = f->w;
+
+	f->part = malloc((w->host_count + 1) * sizeof(*f->part));
+	if (!f->part)
+		return false;
+	for (uint32_t i = 0; span && i < w->host_count; i++) {
+		const struct record *r = &w->host[i];
+
+		if (r->kind == RECORD_SPAN && r->thread == f->tid && r->name == span)
+			add_part(f, r->begin_ns, r->end_ns);
+	}
+	if (!f->part_count)
+		add_part(f, f->at.begin_ns, f->at.end_ns);
+	return true;
+}
+
 static bool find_span(struct finder *f)
 {
 	const struct window *w = f->w;
 	double healthy = 0;
 	struct span *list = calloc((size_t)w->name_count + 1, sizeof(*list)), *best = NULL;
+	uint32_t span;
 
 	if (!list)
 		return false;
@@ -188,8 +228,9 @@ static bool find_span(struct finder *f)
 		f->out->span_ns = best->slow_ns;
 		f->out->span_usual_ns = best->usual_ns;
 	}
+	span = best ? (uint32_t)(best - list) : 0;
 	free(list);
-	return true;
+	return find_parts(f, span);
 }
 
 /* ---- functions ---- */
@@ -247,29 +288,44 @@ static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
 }
 
 /* A sample has the time of its slice. */
+static uint64_t time_of(const struct stack_sample *s)
+{
+	return s->time_ns + STACK_SLICE_NS / 2;
+}
+
 static bool is_in(const struct stack_sample *s, uint64_t begin_ns, uint64_t end_ns)
 {
-	uint64_t t = s->time_ns + STACK_SLICE_NS / 2;
+	return time_of(s) >= begin_ns && time_of(s) < end_ns;
+}
 
-	return t >= begin_ns && t < end_ns;
+/* How much of the parts lies before t. */
+static uint64_t before(const struct finder *f, uint64_t t)
+{
+	size_t at = SORTED_ABOVE(f->part, f->part_count, end_ns, t);
+	const struct part *p = &f->part[at < f->part_count ? at : f->part_count - 1];
+	uint64_t until = t < p->end_ns ? t : p->end_ns;
+
+	return p->before_ns + (until > p->begin_ns ? until - p->begin_ns : 0);
 }
 
 static void add_stacks(struct finder *f)
 {
 	const struct stack_batch *b = &f->w->stacks;
 
-	for (uint32_t i = 0; i < b->sample_count; i++) {
+	for (uint32_t i = 0; f->part_count && i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
+		uint64_t t = time_of(s);
 
 		if (s->tid != f->tid || s->kind != STACK_ON_CPU || s->stack >= b->stack_count ||
 		    !is_in(s, f->at.begin_ns, f->at.end_ns))
 			continue;
 		f->out->samples += s->count;
-		add_stack(f, s->stack, (double)s->weight_ns, false);
+		if (before(f, t + 1) > before(f, t))
+			add_stack(f, s->stack, (double)s->weight_ns, false);
 	}
-	for (uint32_t i = 0; i < b->switch_count; i++) {
+	for (uint32_t i = 0; f->part_count && i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
-		uint64_t ns = overlap(f->at, s->out_ns, s->in_ns);
+		uint64_t ns = s->in_ns > s->out_ns ? before(f, s->in_ns) - before(f, s->out_ns) : 0;
 
 		if (s->tid == f->tid && ns && s->stack < b->stack_count &&
 		    !(s->flags & STACK_SWITCH_FOLDED))
@@ -371,7 +427,7 @@ static bool is_among(const uint32_t *tid, uint32_t count, uint32_t one)
 }
 
 /* Samples of a time, without those of the given threads. */
-struct part {
+struct samples {
 	const struct window *w;
 	uint64_t begin_ns, end_ns;
 	const uint32_t *tid;
@@ -382,7 +438,7 @@ struct part {
 
 /* The holder with most time; "": none. of: the line of this one in which it spent most; NULL: the
  * function, because one that works in many lines holds the GIL no less than one that waits in one. */
-static void heaviest_holder(const struct part *p, const char *of, char out[SLOW_STEP_TEXT_BYTES])
+static void heaviest_holder(const struct samples *p, const char *of, char out[SLOW_STEP_TEXT_BYTES])
 {
 	const struct stack_batch *b = &p->w->stacks;
 	struct holder {
@@ -423,7 +479,7 @@ void slow_step_holder(const struct window *w, uint64_t begin_ns, uint64_t end_ns
 		      const uint32_t *tid, uint32_t count, slow_step_name_fn name, void *arg,
 		      char out[SLOW_STEP_TEXT_BYTES])
 {
-	const struct part p = {w, begin_ns, end_ns, tid, count, name, arg};
+	const struct samples p = {w, begin_ns, end_ns, tid, count, name, arg};
 	char function[SLOW_STEP_TEXT_BYTES];
 
 	heaviest_holder(&p, NULL, function);
@@ -590,6 +646,7 @@ bool slow_step_find(const struct window *w, const bool *slow, const bool *health
 			   .arg = arg,
 			   .step = worst_of(w, slow),
 			   .out = out};
+	bool done;
 
 	memset(out, 0, sizeof(*out));
 	if (f.step)
@@ -601,9 +658,10 @@ bool slow_step_find(const struct window *w, const bool *slow, const bool *health
 		return true;
 	}
 	out->begin_unix_ns = (int64_t)f.at.begin_ns + w->realtime_offset_ns;
-	if (find_span(&f) && find_function(&f) &&
-	    (!f.step || (find_bubbles(&f) && find_kernels(&f))))
-		return true;
-	memset(out, 0, sizeof(*out));
-	return false;
+	done = find_span(&f) && find_function(&f) &&
+	       (!f.step || (find_bubbles(&f) && find_kernels(&f)));
+	free(f.part);
+	if (!done)
+		memset(out, 0, sizeof(*out));
+	return done;
 }

@@ -47,14 +47,14 @@ struct slow_step {
 	 * "": none. */
 	char span[SLOW_STEP_TEXT_BYTES];
 	double span_ns, span_usual_ns;
-	/* A function in which the step's thread spent at least half of known_ns, running or blocked, with
-	 * the line where it was longest: "pad (utils.py:41)". If there are several, the most informative
-	 * one (frame_class.h); of equally informative ones, the innermost. "": none. */
+	/* A function in which the step's thread spent at least half of known_ns, running or blocked,
+	 * with the line where it was longest: "pad (utils.py:41)". If there are several, the most
+	 * informative one (frame_class.h); of equally informative ones, the innermost. "": none. */
 	char function[SLOW_STEP_TEXT_BYTES];
 	char function_name[SLOW_STEP_TEXT_BYTES]; /* without the line */
 	double function_ns, blocked_ns;		  /* in it; blocked: part of it */
-	double known_ns;			  /* time of which the stack is known */
-	uint32_t samples;			  /* on the CPU, in the step */
+	double known_ns;  /* of the span, or without one of the step: time with a known stack */
+	uint32_t samples; /* on the CPU, in the step */
 	/* longest first; those that are at least a tenth of the time lost */
 	struct slow_step_bubble bubble[SLOW_STEP_BUBBLES_MAX];
 	uint32_t bubble_count;

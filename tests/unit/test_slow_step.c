@@ -277,8 +277,38 @@ static void counts_what_it_waited_in(void **unused)
 	assert_int_equal(stack_batch_switch(&m.w.stacks, &blocked), 0);
 	s = find();
 	assert_string_equal(s.function, "recv (serve.py:88)");
-	assert_true(s.blocked_ns == 168e6 && s.function_ns == s.blocked_ns);
+	assert_true(s.blocked_ns == 159e6 && s.function_ns == s.blocked_ns);
 	assert_int_equal(s.samples, 0);
+	unmake();
+}
+
+/* The hypervisor took half of pad's ticks, and then the thread waits for a slow GPU, longer than
+ * the known time of pad. The span is pad's. */
+static void looks_for_the_function_in_the_span_only(void **unused)
+{
+	static const char *const pad[] = {"pad", "step"}, *const wait[] = {"synchronize", "step"};
+	static const uint32_t pad_line[] = {41, 12}, wait_line[] = {60, 14};
+	struct stack_switch blocked = {.out_ns = begin_of(SLOW) + 100 * MS,
+				       .in_ns = begin_of(SLOW + 1),
+				       .tid = THREAD,
+				       .count = 1};
+	struct slow_step s;
+	uint32_t stack;
+
+	make();
+	for (uint32_t i = 0; i < m.w.host_count; i++)
+		if (m.host[i].kind == RECORD_SPAN && m.host[i].name == 4)
+			m.host[i].end_ns = begin_of(SLOW) + 105 * MS;
+	stack = stack_of(pad, pad_line, 2);
+	for (uint32_t i = 0; i < 5; i++)
+		sample(THREAD, stack, begin_of(SLOW) + 5 * MS + i * 20 * MS, STACK_GIL_NONE);
+	blocked.stack = stack_of(wait, wait_line, 2);
+	assert_int_equal(stack_batch_switch(&m.w.stacks, &blocked), 0);
+	s = find();
+	assert_string_equal(s.span, "Pad");
+	assert_string_equal(s.function, "pad (serve.py:41)");
+	assert_true(s.function_ns == 50e6 && s.known_ns == 55e6);
+	assert_int_equal(s.samples, 5);
 	unmake();
 }
 
@@ -395,6 +425,7 @@ int main(void)
 	    cmocka_unit_test(a_function_without_a_name_is_not_named),
 	    cmocka_unit_test(the_programs_function_comes_before_the_c_runtimes),
 	    cmocka_unit_test(counts_what_it_waited_in),
+	    cmocka_unit_test(looks_for_the_function_in_the_span_only),
 	    cmocka_unit_test(tells_who_held_the_gil_while_the_gpu_waited),
 	    cmocka_unit_test(names_kernels_that_took_longer_than_usual),
 	    cmocka_unit_test(without_a_slow_step_there_is_nothing_to_tell),
