@@ -679,13 +679,13 @@ static int switches_finish(struct sampler *s, struct stack_batch *b)
 	return err;
 }
 
-static int bpf_drain(struct sampler *s, struct stack_batch *b)
+/* *old: the epoch whose counts were drained. */
+static int bpf_drain(struct sampler *s, struct stack_batch *b, uint32_t *old)
 {
 	uint64_t slice_ns = (uint64_t)s->options.slice_ms * 1000000;
-	uint32_t old;
 	int err;
 
-	err = sampler_maps_swap(s->maps, &old);
+	err = sampler_maps_swap(s->maps, old);
 	if (err)
 		return err;
 	/* Take mappings made before the swap, so that no sample that used an outdated table counts
@@ -697,18 +697,27 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	sampler_maps_stacks(s->maps, on_stack, s);
 	names_wait(s);
 	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);
-	err = sampler_maps_counts(s->maps, old, on_count, s);
+	err = sampler_maps_counts(s->maps, *old, on_count, s);
 	sampler_maps_blocked(s->maps, on_blocked, s);
 	if (!err && switches_count(s->switches))
 		err = switches_finish(s, b);
 	sleepers_end(s->sleepers);
-	stack_store_sweep(s->stacks, old);
+	stack_store_sweep(s->stacks, *old);
 	return err;
+}
+
+static void on_kept(void *arg, const struct sampler_stack *head)
+{
+	struct sampler *s = arg;
+
+	if (head->kind == SAMPLER_STACK_PYTHON)
+		stack_build_warm(&s->build, head);
 }
 
 int sampler_drain(struct sampler *s, struct stack_batch *b)
 {
 	uint64_t lost, now;
+	uint32_t old = 0;
 	int err = 0;
 
 	sampler_poll(s);
@@ -719,7 +728,7 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 	if (s->copy)
 		err = copy_mode_drain(s->copy, b);
 	else if (s->maps)
-		err = bpf_drain(s, b);
+		err = bpf_drain(s, b, &old);
 	if (s->mode == SAMPLER_OFF)
 		return 0;
 	s->begin_ns = now;
@@ -727,6 +736,9 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 	b->lost_samples += lost - s->lost_reported;
 	s->lost_reported = lost;
 	processes_sweep(s->processes);
+	/* stacks that came during the drain belong to the next one, and are not sent again */
+	if (!err && !s->copy && s->maps)
+		stack_store_after(s->stacks, old, on_kept, s);
 	processes_poll(s->processes);
 	return err == -ENOMEM ? err : 0;
 }

@@ -135,3 +135,13 @@ void stack_store_close(struct stack_store *s)
 	idmap_fini(&s->by_hash);
 	free(s);
 }
+
+void stack_store_after(const struct stack_store *s, uint32_t epoch, stack_store_fn fn, void *arg)
+{
+	for (size_t at = 0; at < s->used; at += record_at(s, (uint32_t)(at / 8))->bytes) {
+		const struct record *r = record_at(s, (uint32_t)(at / 8));
+
+		if ((int32_t)(r->stack.epoch - epoch) > 0)
+			fn(arg, &r->stack);
+	}
+}

@@ -20,3 +20,6 @@ const struct sampler_stack *stack_store_find(const struct stack_store *s, uint64
 void stack_store_keep(struct stack_store *s, uint64_t hash);
 /* Removes stacks that were sent before `epoch` and not kept. */
 void stack_store_sweep(struct stack_store *s, uint32_t epoch);
+/* Calls fn for each stack that was sent after `epoch`. fn must not put or sweep. */
+typedef void (*stack_store_fn)(void *arg, const struct sampler_stack *head);
+void stack_store_after(const struct stack_store *s, uint32_t epoch, stack_store_fn fn, void *arg);
