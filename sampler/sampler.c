@@ -710,8 +710,7 @@ static void on_kept(void *arg, const struct sampler_stack *head)
 {
 	struct sampler *s = arg;
 
-	if (head->kind == SAMPLER_STACK_PYTHON)
-		stack_build_warm(&s->build, head);
+	stack_build_warm(&s->build, head);
 }
 
 int sampler_drain(struct sampler *s, struct stack_batch *b)
