@@ -396,13 +396,29 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 		restart_learning(m, ROOFLINE_LEARNING);
 }
 
+/* Whether slow and healthy steps alternate so often that there are two kinds of steps. */
+static bool alternates(const float *recent, uint32_t n)
+{
+	uint32_t over = 0, changes = 0;
+	bool slow = false, now;
+
+	for (uint32_t i = 0; i < n; i++) {
+		over += recent[i] > 1;
+		/* a step just below the threshold continues a slow stretch */
+		now = recent[i] > 1 || (slow && recent[i] > thresholds.part.half);
+		changes += i && now != slow;
+		slow = now;
+	}
+	return over > n * thresholds.part.shows && changes > n * thresholds.part.shows;
+}
+
 /* Notices that the fit no longer describes the steps: many lie far beyond the threshold on both
- * sides. Or, while the baseline is young, slow and healthy steps alternate so often that there are
- * two kinds of steps with the same work; a fault would come in longer stretches. */
+ * sides. Or, while the baseline is young, slow and healthy steps with the same work alternate in
+ * each quarter. A fault would come in longer stretches, even if the host disturbs every third step
+ * before it. */
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
-	uint32_t over = 0, under = 0, changes = 0;
-	bool slow = false, now;
+	uint32_t over = 0, under = 0, quarters = 0;
 
 	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
 	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
@@ -410,16 +426,13 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
-		/* a step just below the threshold continues a slow stretch */
-		now = m->recent[i] > 1 || (slow && m->recent[i] > thresholds.part.half);
-		changes += i && now != slow;
-		slow = now;
 	}
+	for (uint32_t i = 0; i < RECENT; i += RECENT / 4)
+		quarters += alternates(m->recent + i, RECENT / 4);
 	if (over >= thresholds.part.little * RECENT && under >= thresholds.part.little * RECENT &&
 	    over + under > RECENT * thresholds.fit.habit)
 		restart_learning(m, ROOFLINE_REFUSED);
-	else if (m->n < m->c.learn_max && over > RECENT * thresholds.part.shows &&
-		 changes > RECENT * thresholds.part.shows)
+	else if (m->n < m->c.learn_max && quarters == 4)
 		restart_learning(m, ROOFLINE_REFUSED);
 	if (m->state != ROOFLINE_REFUSED)
 		return;

@@ -456,6 +456,28 @@ static void steps_that_become_a_mixture_are_not_flagged_for_ever(void **state)
 	}
 }
 
+/* Every third step is disturbed by the host, as on a machine with two other jobs. */
+static void a_fault_on_a_noisy_machine_is_not_learned(void **state)
+{
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct roofline *m = model();
+		uint32_t flagged = 0;
+
+		random_state = seed * 7919;
+		for (int i = 0; i < 1400; i++) {
+			double work[] = {1 + floor(32 * uniform()), 4};
+			double factor = i < 400 ? 1 : 1.8;
+			double noise_ms = uniform() < 0.3 ? -20 * log(1 - uniform()) : 0;
+			double step_ms = factor * (15 + 0.24 * work[0]) + 0.1 * uniform();
+
+			flagged += roofline_push(m, work, 2, (step_ms + noise_ms) * 1e6).flagged &&
+				   i >= 400;
+		}
+		assert_true(flagged > 900);
+		free(only);
+	}
+}
+
 static void work_that_only_grows_raises_no_drift_of_its_own(void **state)
 {
 	for (uint32_t seed = 1; seed <= 6; seed++) {
@@ -915,6 +937,7 @@ int main(void)
 	    cmocka_unit_test(levels_that_become_a_curve_are_learned_and_not_refused),
 	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 	    cmocka_unit_test(steps_that_become_a_mixture_are_not_flagged_for_ever),
+	    cmocka_unit_test(a_fault_on_a_noisy_machine_is_not_learned),
 	    cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
 	    cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 	    cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
