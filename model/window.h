@@ -112,14 +112,16 @@ enum beat_unfinished_kind {
 	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
 	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; the kernel is unknown */
 	/* The GPU has nothing to do. What the launch thread has been blocked in since launch_ns: */
-	BEAT_UNFINISHED_HOST = 4, /* a collective on the CPU: it waits for other ranks */
-	BEAT_UNFINISHED_HELD = 5, /* something else that is not a wait for requests */
+	BEAT_UNFINISHED_HOST = 4,    /* a collective on the CPU: it waits for other ranks */
+	BEAT_UNFINISHED_HELD = 5,    /* something else that is not a wait for requests */
+	BEAT_UNFINISHED_MESSAGE = 6, /* a message of another rank, on the CPU */
 };
 struct beat_unfinished {
 	uint32_t kind;
 	uint32_t stream; /* the stream's number in records */
 	uint64_t launch_ns;
-	/* The kernel's name, cut; "": unknown. COLLECTIVE: the function. HELD: the account. */
+	/* The kernel's name, cut; "": unknown. COLLECTIVE: the function. HELD, MESSAGE: the
+	 * account. */
 	char name[WIRE_TEXT_BYTES];
 };
 

@@ -166,7 +166,7 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 static int unfinished_read(const Sysom__Wire__BeatRank *from, struct beat_unfinished *u)
 {
 	/* a kind of a later version cannot be shown */
-	if (!from->unfinished_kind || from->unfinished_kind > BEAT_UNFINISHED_HELD)
+	if (!from->unfinished_kind || from->unfinished_kind > BEAT_UNFINISHED_MESSAGE)
 		return 0;
 	u->kind = from->unfinished_kind;
 	u->stream = from->unfinished_stream;

@@ -88,7 +88,7 @@ static double stands_itself(const struct member *m)
 
 	for (uint32_t k = 0; l && k < l->count; k++)
 		if (ledger_is_own(l->account[k].kind) &&
-		    l->account[k].what != LEDGER_HOST_COLLECTIVE)
+		    !ledger_what_is_of_ranks(l->account[k].what))
 			ns += (double)l->account[k].ns;
 	return l ? ns : -1;
 }
@@ -101,14 +101,14 @@ static bool waits_for_others(const struct member *m)
 	return own >= 0 && own < thresholds.part.half * (double)open_ledger(m)->total_ns;
 }
 
-/* Whether its steps stand still because it waits for other ranks in a collective on the CPU. */
+/* Whether its steps stand still because it waits for other ranks on the CPU. */
 static bool waits_on_host(const struct member *m)
 {
 	const struct ledger *l = open_ledger(m);
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
-		if (l->account[k].what == LEDGER_HOST_COLLECTIVE)
+		if (ledger_what_is_of_ranks(l->account[k].what))
 			ns += (double)l->account[k].ns;
 	return l && ns >= thresholds.part.half * (double)l->total_ns && ns > 0;
 }
@@ -422,7 +422,7 @@ static bool found_uniform(const struct incident *i)
 	return false;
 }
 
-/* Whether it lost at least half of its self time in collectives on the CPU, in which ranks wait for each
+/* Whether it lost at least half of its self time waiting on the CPU for other ranks, which wait for each
  * other. */
 static bool lost_in_collectives(const struct member *m)
 {
@@ -434,7 +434,7 @@ static bool lost_in_collectives(const struct member *m)
 
 		steps += (double)l->steps;
 		for (uint32_t q = 0; q < l->count; q++)
-			if (l->account[q].what == LEDGER_HOST_COLLECTIVE)
+			if (ledger_what_is_of_ranks(l->account[q].what))
 				ns += (double)l->account[q].ns;
 	}
 	return ns > 0 && ns * (double)m->steps.flagged >=

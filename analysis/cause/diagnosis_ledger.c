@@ -358,7 +358,7 @@ static bool waits_for_others(const struct pattern *p, const struct sum *sum)
 		return sum->slow_count - sum->reference_count >= thresholds.count.few;
 	return p->first == LEDGER_FILE_LOCK || p->first == LEDGER_PIPE_READ ||
 	       p->first == LEDGER_LOCAL_SOCKET || p->first == LEDGER_PROCESS ||
-	       p->first == LEDGER_SOCKET || p->first == LEDGER_HOST_COLLECTIVE;
+	       p->first == LEDGER_SOCKET || ledger_what_is_of_ranks(p->first);
 }
 
 /* left: what no candidate explains. */

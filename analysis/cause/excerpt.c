@@ -1001,6 +1001,8 @@ static uint32_t wait_kind(const struct ledger_segment *s)
 		return BEAT_UNFINISHED_NONE;
 	if (s->what == LEDGER_HOST_COLLECTIVE)
 		return BEAT_UNFINISHED_HOST;
+	if (s->what == LEDGER_HOST_MESSAGE)
+		return BEAT_UNFINISHED_MESSAGE;
 	return ledger_what_is_vague(s->what) || s->what == LEDGER_SLEEP ? BEAT_UNFINISHED_NONE
 									: BEAT_UNFINISHED_HELD;
 }

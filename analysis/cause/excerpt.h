@@ -54,7 +54,8 @@ struct excerpt {
 	 * "": not known */
 	char stuck[EXCERPT_STUCK_BYTES];
 	/* What the launch thread has been blocked in, without a break, for most of the open
-	 * interval: BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
+	 * interval: BEAT_UNFINISHED_HOST, _MESSAGE or _HELD since launch_ns; _NONE: none
+	 * of them, or not known. */
 	struct beat_unfinished wait;
 	struct slow_step step; /* of the slow part, the one that lost most */
 	/* functions of a file with a Build-ID have no name yet: their names may arrive later */

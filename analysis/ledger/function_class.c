@@ -186,6 +186,17 @@ static const struct name_rule collectives[] = {
     {"MPI_", CAUSE_NET_WAIT},
 };
 
+/* Messages between two ranks on the host. */
+static const struct name_rule messages[] = {
+    {"*processgroupgloo::recvwork", CAUSE_NET_WAIT},
+    {"*processgroupgloo::sendwork", CAUSE_NET_WAIT},
+    {"recv (distributed_c10d", CAUSE_NET_WAIT},
+    {"send (distributed_c10d", CAUSE_NET_WAIT},
+    {"MPI_Recv", CAUSE_NET_WAIT},
+    {"MPI_Send", CAUSE_NET_WAIT},
+    {"MPI_Ssend", CAUSE_NET_WAIT},
+};
+
 /* glibc waits here for its own locks, not for those of a program. */
 static const struct name_rule libc_lock[] = {{"*lll_lock_wait_private", 0}};
 
@@ -294,6 +305,8 @@ enum ledger_what function_class_what(const char *name)
 	case CAUSE_STORAGE_CLIENT:
 		return LEDGER_STORAGE_CLIENT;
 	default:
+		if (FIRST(messages, name))
+			return LEDGER_HOST_MESSAGE;
 		return FIRST(collectives, name) ? LEDGER_HOST_COLLECTIVE : LEDGER_NONE;
 	}
 }

@@ -10,8 +10,8 @@
  * function_kind. on_cpu: it runs, else it is blocked. */
 enum finding_cause function_class_cause(const char *name, unsigned kind, bool on_cpu);
 /* The purpose of the code: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT,
- * LEDGER_HOST_COLLECTIVE. LEDGER_NONE for most functions, also for compression and checksums,
- * because their purpose depends on the caller. */
+ * LEDGER_HOST_MESSAGE, LEDGER_HOST_COLLECTIVE. LEDGER_NONE for most functions, also for compression
+ * and checksums, because their purpose depends on the caller. */
 enum ledger_what function_class_what(const char *name);
 /* Whether the function waits for one of the C library's own locks: of the heap, or of a stdio
  * stream. */

@@ -192,17 +192,22 @@ static const struct known *class_of(struct maker *m, const char *name)
 	return k;
 }
 
-/* The account of the stack's purpose, which the innermost frame with a known purpose decides. */
+/* The account of the stack's purpose, which the innermost frame with a known purpose decides. But
+ * messages between two ranks use the functions of collectives, so there a caller decides. */
 static struct account purpose_of(struct maker *m, const struct stack *st)
 {
+	struct account purpose = nothing;
+
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const char *name = m->name(m->arg, st->first + i);
-		const struct known *k = class_of(m, name);
+		enum ledger_what what = class_of(m, name)->what;
 
-		if (k->what)
-			return (struct account){k->what, keep_text(m, "%s", name)};
+		if (what == LEDGER_HOST_MESSAGE || (what && !purpose.what))
+			purpose = (struct account){what, keep_text(m, "%s", name)};
+		if (purpose.what && purpose.what != LEDGER_HOST_COLLECTIVE)
+			break;
 	}
-	return nothing;
+	return purpose;
 }
 
 /* The object file of the interpreter. It is the object file of the code that calls the outermost

@@ -88,6 +88,11 @@ bool ledger_what_is_vague(enum ledger_what what)
 	       what == LEDGER_PROCESS || what == LEDGER_SYSCALL || !what;
 }
 
+bool ledger_what_is_of_ranks(enum ledger_what what)
+{
+	return what == LEDGER_HOST_MESSAGE || what == LEDGER_HOST_COLLECTIVE;
+}
+
 void ledger_init(struct ledger *l)
 {
 	*l = (struct ledger){0};

@@ -64,6 +64,8 @@ const char *ledger_what_text(enum ledger_what what); /* "file read"; "" for NONE
 /* Whether such a wait leaves open what the thread waits for: another thread of the job, a peer, or
  * somebody who has no work for it. */
 bool ledger_what_is_vague(enum ledger_what what);
+/* Whether it is a wait for other ranks. */
+bool ledger_what_is_of_ranks(enum ledger_what what);
 /* Whether another thread or process, at the other end, ends such a wait. */
 bool ledger_what_has_other_end(enum ledger_what what);
 /* "host blocked (file read) in load (train.py)". what: its text, or "". */

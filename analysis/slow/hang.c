@@ -376,7 +376,7 @@ static bool is_absent(const struct slot *s, uint8_t state)
 /* Whether it is known why the rank has not entered a collective on the CPU. */
 static bool is_held(const struct slot *s, uint8_t state)
 {
-	return s->ended || state || s->unfinished.kind == BEAT_UNFINISHED_HELD;
+	return s->ended || state || s->unfinished.kind;
 }
 
 /* Whether this communicator hangs, and how. */
@@ -486,9 +486,7 @@ static void add_culprit(struct hang *h, struct finding *f, const struct verdict 
 		add_mismatch(f, v, s->rank, k);
 	else if (is_on_host(k))
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d has not entered it%s%s",
-			       s->rank, s->unfinished.kind == BEAT_UNFINISHED_HELD ? ": " : "",
-			       s->unfinished.kind == BEAT_UNFINISHED_HELD ? s->unfinished.name
-									  : "");
+			       s->rank, *s->unfinished.name ? ": " : "", s->unfinished.name);
 	else
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
 			       "rank %d has entered %llu collectives of communicator %016llx, the "

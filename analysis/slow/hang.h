@@ -13,8 +13,8 @@
  * rank without GPU work is blocked in, if the ledger of its open interval shows that. All ranks of
  * the job then count as one more communicator: ranks that wait in such a collective have entered
  * it, the others have not. A rank that has not entered is missing only if the reason is known
- * (something holds it, it is dead, or it waits for its GPU). Otherwise it may have no requests, or
- * may be at work, and no hang is reported.
+ * (something holds it, it is dead, or it waits for its GPU or for a message). Otherwise it may have
+ * no requests, or may be at work, and no hang is reported.
  *
  * If a rank's GPU does not finish one of its own kernels, though everything before that kernel is
  * over, the rank is the cause, whether it has entered or not (hang-kernel). It is reported even if

@@ -699,7 +699,8 @@ static void a_hang_ends_with_its_job(void **unused)
 
 /* ---- collectives on the CPU ---- */
 
-/* What the launch thread of each of 4 ranks is in since 1000 s; HELD: "host blocked (file lock)". */
+/* What the launch thread of each of 4 ranks is in since 1000 s; HELD: "host blocked (file lock)";
+ * MESSAGE: recv(). */
 static uint32_t blocked_in[4];
 static uint64_t step_of[4];
 
@@ -707,7 +708,8 @@ static void say_blocked(void)
 {
 	for (uint32_t r = 0; r < 4; r++)
 		push_unfinished(r, step_of[r], NULL, 0, blocked_in[r], 1000,
-				blocked_in[r] == BEAT_UNFINISHED_HOST	? "all_reduce (comm.py)"
+				blocked_in[r] == BEAT_UNFINISHED_HOST	   ? "all_reduce (comm.py)"
+				: blocked_in[r] == BEAT_UNFINISHED_MESSAGE ? "recv (comm.py)"
 				: blocked_in[r] == BEAT_UNFINISHED_HELD ? "host blocked (file lock)"
 									: "");
 }
@@ -772,6 +774,22 @@ static void who_died_or_computes_for_ever_is_missing_as_well(void **unused)
 	expect(CAUSE_HANG_KERNEL, guilty, 1);
 }
 
+/* It waits for a message that no rank sends. A rank that waits for the message of a rank that something
+ * holds is not the cause. */
+static void who_waits_for_a_message_that_nobody_sends_is_missing(void **unused)
+{
+	const int guilty[] = {2, 3};
+
+	all_in(BEAT_UNFINISHED_HOST);
+	blocked_in[2] = BEAT_UNFINISHED_MESSAGE;
+	hold(35, say_blocked);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+	assert_true(says("rank 2 has not entered it: recv (comm.py)"));
+	blocked_in[3] = BEAT_UNFINISHED_HELD;
+	hold(15, say_blocked);
+	expect(CAUSE_HANG_MISSING, guilty + 1, 1);
+}
+
 /* A server: rank 0 has no requests, and the others wait for what it gets. Rank 0 evaluates or writes
  * a checkpoint. Ranks that nobody knows. */
 static void ranks_that_wait_for_one_without_requests_do_not_hang(void **unused)
@@ -819,6 +837,7 @@ int main(void)
 	    T(a_job_whose_ranks_all_wait_on_the_cpu_hangs),
 	    T(who_is_held_is_missing_from_a_collective_on_the_cpu),
 	    T(who_died_or_computes_for_ever_is_missing_as_well),
+	    T(who_waits_for_a_message_that_nobody_sends_is_missing),
 	    T(ranks_that_wait_for_one_without_requests_do_not_hang),
 	};
 

@@ -664,8 +664,19 @@ static struct stack_frame frame_of(struct stack_batch *b, const char *path, uint
 static bool name_by_address(void *arg, const uint8_t *build_id, size_t build_id_bytes,
 			    uint64_t address, char *out, size_t out_bytes)
 {
-	static const char *const names[] = {"",		  "lzma_decode", "lzma_code",
-					    "decompress", "memcpy",	 "vectorcall"};
+	static const char *const names[] = {"",
+					    "lzma_decode",
+					    "lzma_code",
+					    "decompress",
+					    "memcpy",
+					    "vectorcall",
+					    "",
+					    "",
+					    "",
+					    "",
+					    "gloo::transport::tcp::UnboundBuffer::waitRecv(int*)",
+					    "c10d::ProcessGroupGloo::RecvWork::wait()",
+					    "gloo::allreduce()"};
 
 	(void)arg;
 	(void)build_id;
@@ -676,6 +687,7 @@ static bool name_by_address(void *arg, const uint8_t *build_id, size_t build_id_
 
 #define PYTHON_EXE "/usr/bin/python3.11"
 #define LZMA	   "/lib/liblzma.so.5"
+#define GLOO	   "/lib/libgloo.so.0.5.0"
 
 /* 1,000 page faults a step in load(), or in a library that it calls; the hypervisor maps a page at its
  * first touch, in 10 us. */
@@ -898,7 +910,20 @@ static void code_of_a_library_is_not_the_interpreters(void **state)
 	    {{{LZMA, 1}, {PYTHON_EXE, 5}, {NULL, 7}}, 3, LEDGER_PYTHON, "load (train.py)"},
 	    {{{LZMA, 1}, {"/bin/train", 3}}, 2, LEDGER_NONE, "lzma_decode"},
 	    /* a thread of gloo's own, before its symbols are known */
-	    {{{"/lib/libgloo.so.0.5.0", 9}}, 1, LEDGER_HOST_COLLECTIVE, "[libgloo.so.0.5.0]"},
+	    {{{GLOO, 9}}, 1, LEDGER_HOST_COLLECTIVE, "[libgloo.so.0.5.0]"},
+	    /* a message between two ranks uses the same functions as a collective */
+	    {{{GLOO, 10}, {GLOO, 12}},
+	     2,
+	     LEDGER_HOST_COLLECTIVE,
+	     "gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"},
+	    {{{GLOO, 10}, {"/lib/libtorch_cpu.so", 11}},
+	     2,
+	     LEDGER_HOST_MESSAGE,
+	     "c10d::ProcessGroupGloo::RecvWork::wait()"},
+	    {{{GLOO, 9}, {"/lib/libtorch_cpu.so", 11}},
+	     2,
+	     LEDGER_HOST_MESSAGE,
+	     "c10d::ProcessGroupGloo::RecvWork::wait()"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
@@ -1189,6 +1214,8 @@ static void the_wait_of_a_rank_that_stands_still_is_known(void **state)
 		const char *name;
 	} is[] = {
 	    {"futex_do_wait", "all_reduce", BEAT_UNFINISHED_HOST, "all_reduce (train.py)"},
+	    {"futex_do_wait", "MPI_Recv", BEAT_UNFINISHED_MESSAGE,
+	     "host blocked (message of another rank on the CPU) in MPI_Recv (train.py)"},
 	    {"locks_lock_inode_wait", "save", BEAT_UNFINISHED_HELD,
 	     "host blocked (file lock) in save (train.py)"},
 	    {"fcntl_setlk", "save", BEAT_UNFINISHED_HELD,
