@@ -719,7 +719,7 @@ static bool may_report(const struct fleet *f, struct fleet_job *job, const struc
 	       fleet_admit_believes(job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
 }
 
-enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
+enum fleet_word fleet_window(struct fleet *f, struct digest *d, struct fleet_via via,
 			     uint64_t now_ns)
 {
 	enum fleet_word word = FLEET_REFUSED;
@@ -745,8 +745,11 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 		f->counts.refused_world++;
 	} else {
 		word = FLEET_TAKEN;
-		if (r && may)
+		if (r && may) {
+			d->beyond_peers =
+			    cross_beyond_peers(job->cross, (uint32_t)(r - job->ranks));
 			fleet_pull_window(f, job, r, d, now_ns);
+		}
 	}
 	pthread_mutex_unlock(&f->lock);
 	return word;

@@ -93,8 +93,9 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
 		      struct fleet_via via, uint64_t now_ns);
 /* Call when a window has arrived. FLEET_REFUSED: the sender is not a node of this job, or the rank
- * belongs to another node, so the window must not affect any verdict about the job. */
-enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
+ * belongs to another node, so the window must not affect any verdict about the job. Sets
+ * d->beyond_peers. */
+enum fleet_word fleet_window(struct fleet *f, struct digest *d, struct fleet_via via,
 			     uint64_t now_ns);
 /* Call once a second, on one thread: compares, reports findings, queues commands. */
 void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);

@@ -395,6 +395,14 @@ static struct slow_steps steps_of(const struct digest *d)
 	return s;
 }
 
+/* Whether the window shows a drift that is not the rank's own: its peers became slower as well. */
+static bool is_shared_drift(const struct digest *d)
+{
+	return d->reason == WINDOW_DRIFT && d->slow.took.expected_self_ns > 0 &&
+	       d->beyond_peers < thresholds.part.half * d->slow.self_excess_ns /
+				     d->slow.took.expected_self_ns; /* false for NAN */
+}
+
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d, const struct slow_steps *steps)
 {
@@ -405,6 +413,8 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		take_signals(m, d->signals, d->signal_count);
 	m->sent.windows++;
 	m->sent.summaries += d->summary_only;
+	if (d->reason == WINDOW_DRIFT)
+		m->shares_drift = is_shared_drift(d);
 	steps_add(&m->steps, steps, 1);
 	if (digest_is_own(d)) {
 		widen(&m->own.begin_unix_ns, &m->own.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -914,6 +924,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	steps_add(&to->steps, &from->steps, 1);
 	to->accused.by_node_ns += from->accused.by_node_ns;
 	to->waited_for_ns = fmax(to->waited_for_ns, from->waited_for_ns);
+	to->shares_drift |= from->shares_drift;
 	widen(&to->own.begin_unix_ns, &to->own.end_unix_ns, from->own.begin_unix_ns,
 	      from->own.end_unix_ns);
 	to->own.stolen_ns += from->own.stolen_ns;

@@ -484,6 +484,16 @@ static bool lost_little(const struct incident *i)
 	return true;
 }
 
+/* Whether the ranks that drifted only did what their peers did. Then no rank differs, and too few
+ * drifted for the job to be slow. */
+static bool is_shared_drift(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (INCIDENT_REASON(&i->members[k], WINDOW_DRIFT) && !i->members[k].shares_drift)
+			return false;
+	return true;
+}
+
 static const char *symptom_of(const struct incident *i, const struct incident_judgement *j,
 			      bool accused, bool most)
 {
@@ -492,6 +502,8 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 	if (incident_is_spikes(i))
 		return "spike";
 	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
+		return "transient";
+	if (j->reason == WINDOW_DRIFT && !accused && !j->finding && !most && is_shared_drift(i))
 		return "transient";
 	if (j->waited && !is_transient(i))
 		return "slow_rank";

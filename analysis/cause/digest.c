@@ -224,6 +224,7 @@ void digest_make(const struct window *w, size_t bytes, struct digest *d)
 	uint64_t most = 0;
 
 	memset(d, 0, sizeof(*d));
+	d->beyond_peers = NAN;
 	memcpy(d->id, w->id, sizeof(d->id));
 	memcpy(d->anomaly_id, w->anomaly_id, sizeof(d->anomaly_id));
 	d->rank = w->rank;

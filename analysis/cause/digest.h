@@ -65,6 +65,8 @@ struct digest {
 	uint64_t collectives;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
+	/* cross_beyond_peers() as it arrived, set by the caller of digest_make; NAN: not known */
+	double beyond_peers;
 	/* the sender (rep.h), set by the caller of digest_make; 0: not known */
 	uint64_t sender;
 	struct excerpt *excerpt; /* set by the caller of digest_make; NULL: none */

@@ -432,6 +432,15 @@ struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *t
 	return rp->members[s->member].recent;
 }
 
+double cross_beyond_peers(const struct cross *c, uint32_t slot)
+{
+	double typical_ns, own_ns = cross_recent(c, slot, &typical_ns).self_ns;
+
+	return own_ns > 0 && typical_ns > 0 && !c->role_parts[c->slots[slot].role_part].uneven
+		   ? own_ns / typical_ns - 1
+		   : NAN;
+}
+
 uint32_t cross_suspects(const struct cross *c)
 {
 	uint32_t n = 0;

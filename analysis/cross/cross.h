@@ -80,6 +80,9 @@ struct cross_recent {
  * compared with. 0: not known. A beat's medians over its last 128 steps would be too late: they
  * show a fault only when half of these steps are slow. */
 struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *typical_self_ns);
+/* By how much its recent self time exceeds that of the ranks that it is compared with, relative; NAN:
+ * not known, or they do different work. */
+double cross_beyond_peers(const struct cross *c, uint32_t slot);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
  * many were written. */

@@ -12,8 +12,9 @@
 
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/excerpt.h"
-#include "base/text/jsonget.h"
+#include "base/check.h"
 #include "base/limits.h"
+#include "base/text/jsonget.h"
 #include "model/thresholds.h"
 
 static uint32_t set_count(const struct incident_set *s, bool open_only)
@@ -353,6 +354,31 @@ static void a_small_change_for_good_is_no_transient(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "slow_job");
 	assert_string_equal(ranks_of(j, "ranks"), "3,0,1,2,4,5,6,7");
 	json_decref(j);
+}
+
+/* Other programs slow the node. Only in rank 1 it is enough for an alarm. */
+static void a_drift_that_peers_share_is_not_of_one_rank(void **unused)
+{
+	const double beyond[] = {0.05, 0.01, NAN};
+
+	for (size_t n = 0; n < ARRAY_LEN(beyond); n++) {
+		struct digest d = window("job", 1, WINDOW_DRIFT, 0, 8);
+		json_t *j;
+
+		d.slow.flagged = 128;
+		d.latency_ns = 63e6;
+		d.self_ns = d.expected_ns = d.expected_self_ns = 60e6;
+		d.self_ns += 3e6;
+		d.slow.self_excess_ns = 128 * 3e6;
+		d.beyond_peers = beyond[n];
+		add(d);
+		j = only();
+		assert_string_equal(text_of(j, "symptom"), n == 1 ? "transient" : "drift");
+		assert_string_equal(ranks_of(j, "ranks"), "1");
+		json_decref(j);
+		teardown(unused);
+		setup(unused);
+	}
 }
 
 /* Of two ranks by turns, one step in eighty each: few, however many in all. One in fifteen is not. */
@@ -1784,6 +1810,7 @@ int main(void)
 	    CASE(single_slow_steps_far_apart_stay_transients),
 	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
 	    CASE(a_small_change_for_good_is_no_transient),
+	    CASE(a_drift_that_peers_share_is_not_of_one_rank),
 	    CASE(a_moment_of_one_is_not_what_all_waited_for),
 	    CASE(measures_a_culprit_by_what_it_did_itself),
 	    CASE(one_step_that_costs_a_second_is_no_transient),
