@@ -298,53 +298,113 @@ static void credit(const struct diagnosis_view *v, struct share *s, double ns,
 	}
 }
 
-/* How often the thread needs a CPU. It waits for one after each sleep, and is preempted more often
- * the longer it runs. */
-static double demand(enum ledger_what waits, const struct pattern *of, double ns, double count)
-{
-	bool sleeps = of->kind == LEDGER_BLOCKED,
-	     runs = of->kind == LEDGER_RUNNING || of->kind == LEDGER_KERNEL_CODE;
+/* How often the thread needs a CPU, in the reference and in the slow steps. more: how much of it is
+ * new. who: the pattern whose demand grew most; PATTERNS: none grew. */
+struct demand {
+	double before, now, more;
+	uint32_t who;
+};
 
-	return waits == LEDGER_WOKEN ? (sleeps ? count : 0) : runs ? ns : 0;
+/* The pattern of waits with this text; PATTERNS: none. */
+static uint32_t waits_called(const char *what)
+{
+	struct ledger_row r = {.kind = LEDGER_BLOCKED, .what = LEDGER_NONE};
+
+	while (r.what < LEDGER_WHATS && strcmp(ledger_what_text(r.what), what))
+		r.what++;
+	return *what && r.what < LEDGER_WHATS ? pattern_of(&r) : PATTERNS;
 }
 
-/* Finds the part (*ns) of a longer wait for a CPU that comes from needing one more often. Returns
- * the pattern whose demand grew most; PATTERNS: demand did not grow. */
-static uint32_t asked_by(const struct sum *sums, uint32_t waits, double *ns)
+/* The demand that leads to these waits for a CPU. A thread waits for one after each sleep, and is
+ * preempted more often the longer it runs. only: of these sleeps; PATTERNS: of all. */
+static struct demand demand_of(const struct sum *sums, const struct ledger_row *waits,
+			       uint32_t only)
 {
-	enum ledger_what what = patterns[waits].first;
-	double before = 0, now = 0, most = 0;
-	uint32_t who = PATTERNS;
+	bool woken = waits->what == LEDGER_WOKEN;
+	struct demand d = {.who = PATTERNS};
+	double most = 0;
 
 	for (uint32_t k = 0; k < PATTERNS; k++) {
+		enum ledger_kind kind = patterns[k].kind;
 		const struct sum *s = &sums[k];
-		double its = demand(what, &patterns[k], s->slow_ns, s->slow_count),
-		       was = demand(what, &patterns[k], s->reference_ns, s->reference_count);
+		double now, before;
 
-		before += was;
-		now += its;
-		if (its - was > most) {
-			most = its - was;
-			who = k;
+		if (only < PATTERNS ? k != only
+		    : woken	    ? kind != LEDGER_BLOCKED
+				    : kind != LEDGER_RUNNING && kind != LEDGER_KERNEL_CODE)
+			continue;
+		now = woken ? s->slow_count : s->slow_ns;
+		before = woken ? s->reference_count : s->reference_ns;
+		d.now += now;
+		d.before += before;
+		if (now - before > most) {
+			most = now - before;
+			d.who = k;
 		}
 	}
-	*ns = before > 0
-		  ? fmin(sums[waits].reference_ns * (now / before - 1), sums[waits].excess_ns)
-		  : 0;
-	return *ns > 0 ? who : PATTERNS;
+	d.more = d.now - d.before;
+	return d;
 }
 
-static void move_waits(struct sum *sums)
+/* The same for the sleeps after which the thread waited. They are not counted if another thread's waits
+ * stand for them. If they grew by more than all sleeps did, the rest only has another name. */
+static struct demand demand_for(const struct sum *sums, const struct ledger_row *waits)
 {
-	for (uint32_t k = 0; k < PATTERNS; k++) {
-		double ns = 0;
-		uint32_t who =
-		    patterns[k].kind == LEDGER_RUNNABLE ? asked_by(sums, k, &ns) : PATTERNS;
+	struct demand all = demand_of(sums, waits, PATTERNS), d = all;
 
-		if (who == PATTERNS || !(sums[who].excess_ns > 0))
+	if (waits->what == LEDGER_WOKEN)
+		d = demand_of(sums, waits, waits_called(waits->name));
+	d.more = fmin(d.more, all.more);
+	return d.now + d.before > 0 ? d : all;
+}
+
+static bool waits_for_cpu(const struct ledger_row *r, enum ledger_what what)
+{
+	return r->kind == LEDGER_RUNNABLE && r->what == what;
+}
+
+/* How many times as long as before a wait for a CPU takes, at least 1. */
+static double longer_waits(const struct diagnosis_view *v, const struct sum *sums,
+			   enum ledger_what what)
+{
+	double now = 0, expected = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		const struct ledger_row *r = &v->row[i];
+		struct demand d;
+
+		if (!waits_for_cpu(r, what))
 			continue;
-		sums[k].excess_ns -= ns;
-		sums[who].excess_ns += ns;
+		d = demand_for(sums, r);
+		if (d.before > 0) {
+			now += r->slow_ns;
+			expected += r->reference_ns * d.now / d.before;
+		}
+	}
+	return expected > 0 ? fmax(now / expected, 1) : 1;
+}
+
+/* Waits for a CPU that come from needing one more often belong to what needs it. If waits are also
+ * longer than before, only as much as they took before. */
+static void move_waits(const struct diagnosis_view *v, struct sum *sums, enum ledger_what what)
+{
+	double longer = longer_waits(v, sums, what);
+
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		const struct ledger_row *r = &v->row[i];
+		struct sum *from = &sums[pattern_of(r)];
+		struct demand d;
+		double ns;
+
+		if (!waits_for_cpu(r, what))
+			continue;
+		d = demand_for(sums, r);
+		if (!(d.more > 0) || !(sums[d.who].excess_ns > 0))
+			continue;
+		ns = fmin(r->slow_ns / longer * d.more / d.now, r->excess_ns);
+		ns = fmax(fmin(ns, from->excess_ns), 0);
+		from->excess_ns -= ns;
+		sums[d.who].excess_ns += ns;
 	}
 }
 
@@ -398,7 +458,8 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 {
 	double spent[DIAGNOSIS_CANDIDATES_MAX] = {0};
 
-	move_waits(sums);
+	move_waits(v, sums, LEDGER_WOKEN);
+	move_waits(v, sums, LEDGER_PREEMPTED);
 	for (uint32_t k = 0; k < PATTERNS; k++)
 		if (counts(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0)
 			divide_account(v, k, &sums[k], spent, shares);
@@ -472,7 +533,7 @@ static void describe(struct diagnosis_view *v, const struct share *s, struct dia
 {
 	const struct ledger_row *r = s->sum->most;
 	const struct pattern *p = s->pattern;
-	const char *name = r ? r->name : "";
+	const char *name = r && r->what != LEDGER_WOKEN ? r->name : "";
 
 	/* a switch knows who ran instead by number only; the signal that explains most knows the name */
 	if (!*name && *p->joint && p->kind == LEDGER_RUNNABLE && s->by)

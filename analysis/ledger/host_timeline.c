@@ -733,6 +733,17 @@ static void name_driver(const struct window *w, uint32_t tid, uint64_t t, struct
 		*a = (struct account){LEDGER_DRIVER, ""};
 }
 
+/* What the thread mostly slept for in a record of several switches. */
+static const char *slept_for(const struct maker *m, const struct stack_switch *s)
+{
+	uint32_t most = STACK_SWITCH_UNKNOWN;
+
+	for (uint32_t k = STACK_SWITCH_INTERRUPTIBLE; k < STACK_SWITCH_WOKEN; k++)
+		if (s->ns[k] > s->ns[most])
+			most = k;
+	return ledger_what_text(m->last[most].what);
+}
+
 /* The share of one state in a record of several switches. Assumes that the thread slept at the same
  * place as at its last separate switch. */
 static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s,
@@ -744,7 +755,8 @@ static struct ledger_share share_of_state(struct maker *m, const struct stack_sw
 
 	if (kind_off(state, a.what) == LEDGER_BLOCKED)
 		name_driver(m->w, s->tid, begin, &a);
-
+	if (state == STACK_SWITCH_WOKEN)
+		a.name = slept_for(m, s);
 	return (struct ledger_share){.kind = kind_off(state, a.what),
 				     .what = a.what,
 				     .name = a.name,
@@ -879,7 +891,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1 gives 0: unknown */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
-	put_runnable(m, s, woken, (struct account){LEDGER_WOKEN, ""});
+	put_runnable(m, s, woken, (struct account){LEDGER_WOKEN, ledger_what_text(a.what)});
 }
 
 /* ---- threads ---- */

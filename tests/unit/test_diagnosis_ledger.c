@@ -847,6 +847,41 @@ static void waits_for_a_cpu_belong_to_what_asks_for_it(void **unused)
 	}
 }
 
+/* After each of 23 syncs, which were not there before, the thread waits for a CPU much longer than after
+ * its usual sleeps. But these do not take longer than before, unless others use the CPUs. */
+static void waits_for_a_cpu_belong_to_the_sleeps_before_them(void **unused)
+{
+	for (int busy = 0; busy < 2; busy++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", 1, 0, 2, 1);
+		both(&w, LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (t.py)", 0, 6, 0, 23);
+		both(&w, LEDGER_BLOCKED, LEDGER_LOCK, "get (t.py)", 2, 2, 10, 10);
+		both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "futex", 0.5, busy ? 10 : 0.5, 0, 0);
+		both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "file sync", 0, 15, 0, 0);
+		judge(&w);
+		assert_int_equal(out.cause, busy ? CAUSE_OS_RUN_QUEUE : CAUSE_STORAGE_SYNC);
+		assert_float_equal(out.effect_ns, busy ? 23.8e6 : 20.35e6, 0.1e6);
+		end(&w);
+	}
+}
+
+/* The same sleeps with another name, and longer waits for a CPU after them. */
+static void sleeps_with_another_name_are_not_more_sleeps(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_BLOCKED, LEDGER_LOCK, "get (t.py)", 2, 0, 10, 0);
+	both(&w, LEDGER_BLOCKED, LEDGER_GIL, "get (t.py)", 0, 3, 0, 10);
+	both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "futex", 1, 0, 0, 0);
+	both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "GIL", 0, 15, 0, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	end(&w);
+}
+
 /* 20 ms at a pipe or in sleep; another process ended 15 or 5 ms of the waits. */
 static void who_ended_a_wait_for_others_is_named(void **unused)
 {
@@ -1362,6 +1397,8 @@ int main(void)
 	    cmocka_unit_test(system_calls_between_waits_for_storage_are_io),
 	    cmocka_unit_test(the_longest_wait_decides_what_its_system_calls_are),
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
+	    cmocka_unit_test(waits_for_a_cpu_belong_to_the_sleeps_before_them),
+	    cmocka_unit_test(sleeps_with_another_name_are_not_more_sleeps),
 	    cmocka_unit_test(who_ended_a_wait_for_others_is_named),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),

@@ -235,7 +235,7 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 	}
 	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "acquire (train.py)") == 9);
-	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 1);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "futex") == 1);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "hog") == 5);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (train.py)") == 13);
 	/* 10 to 20 ms and 38 to 58 ms on the CPU, three quarters of it in augment */
@@ -545,7 +545,7 @@ static void folded_times_are_divided_by_their_states(void **state)
 	}
 	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 5 + 24);
-	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 4);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "file read") == 4);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") == 2);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 5 + 10 + 8);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
