@@ -36,7 +36,8 @@ enum {
 	FIELD_IO_BYTES,
 	FIELD_IO_OPS,
 	FIELD_REFAULTS,
-	FIELD_STOPS
+	FIELD_STOPS,
+	FIELD_STOLEN
 };
 #define IO_LIMIT_AGAIN_NS 500000000ull /* in a shorter time a rate is inaccurate */
 #define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums all CPUs for each read */
@@ -359,11 +360,25 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 	read_memory(s, r);
 }
 
+/* How long the machine stood still since the last call, as the canary saw it. The estimate also stands
+ * for short stops between its wake-ups, but each stop that it sees counts as 20 ms there: too rough if
+ * the hypervisor reports short stops itself. */
+static double seen_ms(struct os_signals *s, bool reports)
+{
+	struct canary *c = s->options.canary;
+	uint64_t count, stops_ns, estimate_ns = canary_stolen_ns(c);
+
+	canary_totals(c, &count, &stops_ns);
+	stops_ns = counter_delta(s, 0, FIELD_STOPS, 0, canary_is_realtime(c) ? stops_ns : 0);
+	estimate_ns = counter_delta(s, 0, FIELD_STOLEN, 0, estimate_ns);
+	return (double)(reports ? stops_ns : estimate_ns) * 1e-6;
+}
+
 /* Steal as the hypervisor reports it, or as the canary measured it, whichever is larger: not all
  * hypervisors report everything. */
 static void read_steal(struct os_signals *s)
 {
-	double said_ms = 0, seen_ms, passed_ms = (double)(s->now_ns - s->steal_at_ns) * 1e-6;
+	double said_ms = 0, stops_ms, passed_ms = (double)(s->now_ns - s->steal_at_ns) * 1e-6;
 	uint64_t us;
 
 	if (!os_proc_steal(s->options.proc_root, &us)) {
@@ -375,11 +390,10 @@ static void read_steal(struct os_signals *s)
 		s->steal_us = us;
 		s->steal_at_ns = s->now_ns;
 	}
-	seen_ms =
-	    (double)counter_delta(s, 0, FIELD_STOPS, 0, canary_stolen_ns(s->options.canary)) * 1e-6;
-	if (said_ms > 0 || seen_ms > 0)
+	stops_ms = seen_ms(s, s->steal_us > 0);
+	if (said_ms > 0 || stops_ms > 0)
 		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0,
-			      said_ms > seen_ms ? said_ms : seen_ms, NULL);
+			      said_ms > stops_ms ? said_ms : stops_ms, NULL);
 }
 
 /* One measurement for all ranks: it changes rarely. */

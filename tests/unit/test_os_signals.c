@@ -34,6 +34,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "node/canary.h"
 #include "ring/ring_format.h"
 #include "sidecar/os/os_signals_private.h"
 #include "sidecar/os/os_signals.h"
@@ -1453,6 +1454,43 @@ static void a_steal_counter_that_falls_or_leaps_is_no_flood(void **state)
 	os_signals_close(v.os);
 }
 
+/* The canary sees four stops of 3 ms. They stand for 80 ms, but not where the hypervisor counts. */
+static void the_hypervisors_count_comes_before_the_canarys_guess(void **state)
+{
+	const uint64_t begin_ns = 1000000000000ull, s_ns = 1000000000ull;
+	char proc[64], sys[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
+
+	assert_int_equal(canary_open(&o.canary, true), 0);
+	if (!canary_is_realtime(o.canary)) {
+		canary_close(o.canary);
+		skip_needs("realtime");
+	}
+	snprintf(proc, sizeof(proc), "%s/proc", tree);
+	snprintf(sys, sizeof(sys), "%s/sys", tree);
+	record("proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	for (int reports = 0; reports < 2; reports++) {
+		const struct os_signal *s;
+		struct victim v = {.pid = 0};
+
+		record("proc/stat", "cpu  1 2 3 4 5 6 7 %d 0 0\n", reports * 500);
+		assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+		assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+		os_signals_read(v.os, begin_ns);
+		for (uint64_t t = begin_ns; t < begin_ns + 4 * s_ns / 5; t += s_ns / 5)
+			for (unsigned cpu = 0; cpu < CANARY_CPUS; cpu++)
+				canary_late(o.canary, cpu, t, t + 3000000);
+		os_signals_read(v.os, begin_ns + s_ns);
+		v.count = os_signals_window(v.os, 77, begin_ns, begin_ns + s_ns, 100, true, v.list,
+					    LIMIT_WINDOW_SIGNALS);
+		s = signal_of(&v, "cpu_steal", "");
+		assert_non_null(s);
+		assert_near(s->value, reports ? 12 : 80, 0.02, 0);
+		os_signals_close(v.os);
+	}
+	canary_close(o.canary);
+}
+
 /* Another group's counter does not count as what this rank suffered. */
 static void a_move_to_another_group_is_no_throttling(void **state)
 {
@@ -1699,6 +1737,8 @@ int main(void)
 	    cmocka_unit_test_teardown(reads_limits_and_pressure_of_a_recorded_host, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_throttling, clean_up),
 	    cmocka_unit_test_teardown(a_steal_counter_that_falls_or_leaps_is_no_flood, clean_up),
+	    cmocka_unit_test_teardown(the_hypervisors_count_comes_before_the_canarys_guess,
+				      clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_pressure, clean_up),
 	    cmocka_unit_test_teardown(a_lower_limit_above_is_no_refault, clean_up),
 	    cmocka_unit_test_teardown(names_who_holds_a_file_lock, clean_up),
