@@ -202,7 +202,7 @@ static void round_trips_what_a_gpu_does_not_end(void **unused)
 	assert_int_equal(g->stalled_since_ns, 86400000000456);
 	wire_beat_free(&got);
 	/* a kind of a later version says nothing to this one */
-	r.unfinished.kind = BEAT_UNFINISHED_HELD + 1;
+	r.unfinished.kind = BEAT_UNFINISHED_MESSAGE + 1;
 	g = round_trip(&r, &bytes, &got);
 	assert_int_equal(g->unfinished.kind, BEAT_UNFINISHED_NONE);
 	assert_int_equal(g->unfinished.launch_ns, 0);
