@@ -39,8 +39,8 @@ static const uint64_t causes[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_FAULTS] = BIT(OS_FAULTS),
     [OS_SIGNAL_FAULTS_MAJOR] = BIT(OS_FAULTS),
     [OS_SIGNAL_FIRST_TOUCH] = BIT(OS_FAULTS),
-    [OS_SIGNAL_IO_WAIT] = BIT(STORAGE_DISK) | BIT(STORAGE_LIMIT),
-    [OS_SIGNAL_IO_WAIT_THREAD] = BIT(STORAGE_DISK) | BIT(STORAGE_LIMIT),
+    [OS_SIGNAL_IO_WAIT] = BIT(STORAGE_DISK) | BIT(STORAGE_SYNC) | BIT(STORAGE_LIMIT),
+    [OS_SIGNAL_IO_WAIT_THREAD] = BIT(STORAGE_DISK) | BIT(STORAGE_SYNC) | BIT(STORAGE_LIMIT),
     [OS_SIGNAL_IO_LATENCY] = BIT(STORAGE_DISK),
     [OS_SIGNAL_DISK_LATENCY] = BIT(STORAGE_DISK),
     [OS_SIGNAL_IO_LIMIT] = BIT(STORAGE_LIMIT),
@@ -486,6 +486,25 @@ static void memory_bandwidth(struct diagnosis_view *v)
 		put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, s);
 }
 
+/* The cause that waits for storage have. The kernel counts them without saying what for, but the
+ * accounts do. */
+static enum finding_cause storage_cause(const struct diagnosis_view *v)
+{
+	double sync_ns = 0, other_ns = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		const struct ledger_row *r = &v->row[i];
+
+		if (r->kind != LEDGER_BLOCKED || !(r->excess_ns > 0))
+			continue;
+		if (r->what == LEDGER_FILE_SYNC)
+			sync_ns += r->excess_ns;
+		else if (r->what >= LEDGER_FILE_READ && r->what <= LEDGER_STORAGE)
+			other_ns += r->excess_ns;
+	}
+	return sync_ns > other_ns ? CAUSE_STORAGE_SYNC : CAUSE_STORAGE_DISK;
+}
+
 static void storage(struct diagnosis_view *v)
 {
 	const struct os_signal *limit =
@@ -501,7 +520,7 @@ static void storage(struct diagnosis_view *v)
 	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
-	c = put(v, limit ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra), t.most);
+	c = put(v, limit ? CAUSE_STORAGE_LIMIT : storage_cause(v), per_step(v, t.extra), t.most);
 	if (limit) {
 		os_signal_text(limit, text, sizeof(text));
 		snprintf(c->because, sizeof(c->because), "%s I/O is throttled: %s", v->its, text);

@@ -252,7 +252,7 @@ static void beat(struct world *w, struct input *in)
 		r->expected_ns = real(in);
 		r->events = number(in);
 		r->kernels_joined = number(in);
-		r->unfinished.kind = byte(in) % (BEAT_UNFINISHED_HELD + 1);
+		r->unfinished.kind = byte(in) % (BEAT_UNFINISHED_MESSAGE + 1);
 		r->unfinished.launch_ns = number(in);
 		rows(in, r);
 	}

@@ -447,6 +447,23 @@ static void a_signal_that_changes_the_cause_lengthens_the_account(void **unused)
 	assert_true(__builtin_popcountll(changed) >= 15);
 }
 
+/* The kernel counts waits for storage, whatever they are for. */
+static void waits_for_storage_have_the_cause_of_their_accounts(void **unused)
+{
+	for (int sync = 0; sync < 2; sync++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_BLOCKED, sync ? LEDGER_FILE_SYNC : LEDGER_STORAGE, "save (t.py)", 0,
+		     3, 0, 10);
+		both(&w, LEDGER_UNOBSERVED, 0, "", 0, 20, 0, 0);
+		signal_add(&w, OS_SIGNAL_IO_WAIT_THREAD, "main", 170, 0);
+		judge(&w);
+		assert_int_equal(out.cause, sync ? CAUSE_STORAGE_SYNC : CAUSE_STORAGE_DISK);
+		end(&w);
+	}
+}
+
 /* Of 20 ms a signal of 50 ms/s explains 6: the account keeps 14. */
 static void a_signal_explains_no_more_than_its_own_time(void **unused)
 {
@@ -1378,6 +1395,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_that_changes_the_cause_lengthens_the_account),
+	    cmocka_unit_test(waits_for_storage_have_the_cause_of_their_accounts),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(a_wait_for_a_sync_is_no_limit_because_the_disk_is_fast),
 	    cmocka_unit_test(a_wait_for_a_cpu_names_the_task_that_the_signal_knows),
