@@ -57,7 +57,7 @@ bool cross_alive(const struct cross_slot *s, uint64_t now_ns)
 	       (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
 }
 
-/* ---- members ---- */
+/* ---- ranks ---- */
 
 static uint32_t role_of(struct cross *c, const char *role)
 {
@@ -460,7 +460,7 @@ uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slo
 	if (!s || !s->used || s->role_part == CROSS_NONE)
 		return 0;
 	rp = &c->role_parts[s->role_part];
-	/* Members are sorted by rank. Search outwards from the rank itself. */
+	/* The ranks are in the order of their numbers. Search outwards from the rank itself. */
 	for (uint32_t d = 1; d < rp->count && n < max; d++) {
 		for (int side = 0; side < 2 && n < max; side++) {
 			uint32_t at = side ? s->member + d : s->member - d, other;

@@ -5,9 +5,9 @@
  * Every rank numbers its own steps. A sampled collective is the same event on all its ranks, so two
  * ranks that report it show the difference between their numberings. Ranks that share no collective
  * are linked through other ranks; ranks without any link are placed by time. Groups then fall into
- * rows of the job's common numbering, with one column per member of a role. A row is complete once
- * every living member has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is the time of a
- * member's entry into a sampled collective minus the median of the role's members, on clocks
+ * rows of the job's common numbering, with one column per rank of a role. A row is complete once
+ * every living rank has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is the time of a
+ * rank's entry into a sampled collective minus the median of the role's ranks, on clocks
  * aligned by the ends (clocks.h). Complete rows go to analysis/slow/peers; its flags become
  * findings. A finding is reported once it is significant, every CROSS_REFRESH_NS while it lasts,
  * and when it ends.
@@ -22,7 +22,7 @@
 #include "model/window.h"
 
 #define CROSS_ROW_WAIT_NS 7500000000ull /* one and a half beat periods */
-/* without a beat for this long, a member no longer holds up rows */
+/* without a beat for this long, a rank no longer holds up rows */
 #define CROSS_ALIVE_NS	 12000000000ull
 #define CROSS_SETTLE_NS	 6000000000ull /* how long to wait for more ranks of a starting job */
 #define CROSS_REFRESH_NS 10000000000ull
@@ -84,7 +84,7 @@ struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *t
  * not known, or they do different work. */
 double cross_beyond_peers(const struct cross *c, uint32_t slot);
 uint32_t cross_suspects(const struct cross *c);
-/* Other members of the same role that no finding names, nearest rank numbers first. Returns how
+/* Other ranks of the same role that no finding names, nearest rank numbers first. Returns how
  * many were written. */
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max);
 /* A rank's own step in the job's common numbering; -1: not known. */
@@ -93,7 +93,7 @@ int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step);
  * role. Borrowed until the next call that changes c. */
 struct cross_role {
 	const char *role;
-	uint32_t part, steps_per_row, count; /* count: members */
+	uint32_t part, steps_per_row, count; /* count: ranks */
 	/* step_ns: typical latency of a step; self_ns: typical self time */
 	double step_ns, self_ns;
 	uint64_t last_step;
@@ -101,7 +101,7 @@ struct cross_role {
 };
 /* The index-th; false: no more. */
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out);
-/* False: the member is gone. */
+/* False: the rank is gone. */
 bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
 		       int32_t *rank, bool *suspect);
 /* The state of a node's clock against the job's; false: not known. */

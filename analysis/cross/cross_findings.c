@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Joins flags of single members into findings. Ranks of one role whose slowness began at the same
+ * Joins flags of single ranks into findings. Ranks of one role whose slowness began at the same
  * time share a finding, since one fault is one incident. Ranks whose slowness began at another time
  * get a finding of their own. */
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cross_private.h - what the files of cross share: slots (ranks), instances (sampled collectives),
- * role parts (members of one role, with rows of steps), and findings that have not ended. */
+ * role parts (ranks of one role, with rows of steps), and findings that have not ended. */
 #pragma once
 
 #include "analysis/cross/clocks.h"
@@ -13,7 +13,8 @@
 #define CROSS_ROW_NONE UINT64_MAX
 /* Less than LIMIT_CROSS_ROWS: a flag changes the skew of rows that must still exist. */
 #define CROSS_SKEW_ROWS 64u
-/* Larger numbers in a beat are nonsense: 2^48 steps of 1 ms last 9,000 years, 2^62 ns last 146. */
+/* Larger numbers in a beat are impossible: 2^48 steps of 1 ms last 9,000 years, 2^62 ns last
+ * 146. */
 #define CROSS_STEP_MAX	  (1ull << 48)
 #define CROSS_TIME_MAX	  (1ull << 62)
 #define CROSS_LATENCY_MAX 3.6e12
@@ -62,7 +63,7 @@ struct cross_instance {
 struct cross_member {
 	uint32_t slot;	 /* CROSS_NONE: gone */
 	uint32_t steps;	 /* per group, in its latest one */
-	uint64_t passed; /* the member will send nothing more for rows below this one */
+	uint64_t passed; /* the rank will send nothing more for rows below this one */
 	/* Its node's CLOCK_REALTIME minus this machine's clock, when its latest group arrived. */
 	int64_t clock_ns;
 	float latency_ns;
@@ -83,16 +84,16 @@ struct cross_row {
 };
 
 struct cross_role_part {
-	bool used, uneven; /* uneven: each member is compared with its own past only */
+	bool used, uneven; /* uneven: each rank is compared with its own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
-	/* steps: steps per row. steps_votes: for this many ticks most members have sent groups of
+	/* steps: steps per row. steps_votes: for this many ticks most ranks have sent groups of
 	 * steps_next steps instead. */
 	uint32_t steps, steps_next, steps_votes;
 	bool started;
 	uint64_t next;	  /* the lowest row that was not pushed yet */
-	int64_t clock_ns; /* of the median member; 0: not known yet */
-	uint64_t lone_ns; /* since when rows have only one member; 0: they have more */
+	int64_t clock_ns; /* of the median rank; 0: not known yet */
+	uint64_t lone_ns; /* since when rows have only one rank; 0: they have several */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
 	/* [row][member]: means over `cover` steps, but late_ns is the sum of late_n values. blocks
 	 * 0: not known. */
@@ -100,7 +101,7 @@ struct cross_role_part {
 	uint16_t *cover;
 	uint8_t *late_n;
 	double step_ns, self_typical_ns;
-	double self_recent_ns; /* the median of its members' recent self time */
+	double self_recent_ns; /* the median of its ranks' recent self time */
 	struct {
 		uint64_t step;
 		int64_t end_unix_ns;
@@ -119,7 +120,7 @@ struct cross_role_part {
 	size_t bytes;
 };
 
-/* A role whose members have unequal work from step to step. */
+/* A role whose ranks have unequal work from step to step. */
 struct cross_imbalance {
 	bool open, changed, ended;
 	uint32_t role, folded;
@@ -192,7 +193,7 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns);
 void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_group *g,
 		    int64_t end_unix_ns, uint64_t now_ns);
 void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns);
-/* Every row below the returned one is complete: all living members have passed it, or it has waited
+/* Every row below the returned one is complete: all living ranks have passed it, or it has waited
  * too long. Collectives of these rows may be settled. */
 uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns);
 void cross_rows_tick(struct cross *c, uint64_t now_ns);
@@ -206,7 +207,7 @@ void cross_skew_reset(struct cross_role_part *rp);
 /* Whether the role's unequal work explains the flag, so that it blames nobody. */
 bool cross_skew_explains(struct cross_role_part *rp, const struct peers_flag *f);
 void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_ns);
-/* Ends the imbalance of roles that have no members left to compare. */
+/* Ends the imbalance of roles that have no ranks left to compare. */
 void cross_skew_orphans(struct cross *c, uint64_t now_ns);
 bool cross_skew_next(struct cross *c, struct finding_report *out);
 /* cross_findings.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of steps, one column per member of a role. The majority of the members decides how many
- * steps a row has, and which rows are current. So a single member that sends nonsense cannot move
- * the rows of the others. */
+ * Rows of steps, one column per rank of a role. The majority of the ranks decides how many
+ * steps a row has, and which rows are current. So a single rank that sends wrong numbers cannot
+ * move the rows of the others. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void cross_rows_free(struct cross_role_part *rp)
 
 /* ---- which ranks are compared ---- */
 
-/* Steps per row: as many as most members' groups have. A large role has more steps per row, so that
+/* Steps per row: as many as most ranks' groups have. A large role has more steps per row, so that
  * a beat has about eight rows. Lasting faults are found with fewer rows as well, and fewer rows
  * cost less memory and time. */
 static uint32_t steps_of(const struct cross_role_part *rp, uint32_t group, double step_ns)
@@ -119,7 +119,7 @@ static bool same_members(const struct cross_role_part *rp, uint32_t role, const 
 
 	if (!rp->used || rp->role != role)
 		return false;
-	/* A member that has gone leaves its column empty. */
+	/* A rank that has gone leaves its column empty. */
 	for (uint32_t i = 0; i < rp->count; i++) {
 		if (rp->members[i].slot == CROSS_NONE)
 			continue;
@@ -137,7 +137,7 @@ struct wanted {
 
 ORDER_BY(by_role_and_rank, struct wanted, ORDER_UP(role) ?: ORDER_UP(rank) ?: ORDER_UP(slot));
 
-/* A role part of these ranks. It keeps its rows and comparison if its members are unchanged. */
+/* A role part of these ranks. It keeps its rows and comparison if its ranks are unchanged. */
 static void make_role_part(struct cross *c, struct cross_role_part *to, struct cross_role_part *old,
 			   uint32_t old_count, uint32_t part, const struct wanted *w,
 			   uint32_t count, uint32_t *slots, uint64_t now_ns)
@@ -302,7 +302,7 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	/* if clocks agree, a group arrives no later than this after its end */
 	if (rp->clock_ns &&
 	    fabs((double)m->clock_ns - (double)rp->clock_ns) > 2 * (double)thresholds.time.gone_ns)
-		end_unix_ns = 0; /* unknown: the other members' groups give the time of the row */
+		end_unix_ns = 0; /* unknown: the other ranks' groups give the time of the row */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
 	/* The numbering may be off by a part of a row: use the row that holds most of the group. */
@@ -417,7 +417,7 @@ static void restart_comparison(struct cross *c, struct cross_role_part *rp, uint
 			cross_findings_orphan(c, rp->members[i].slot, now_ns);
 }
 
-/* Updates what most living members send, and the role's typical step time and clock. */
+/* Updates what most living ranks send, and the role's typical step time and clock. */
 static void update_typical(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
 	uint32_t sizes[32] = {0}, alive = 0, astray = 0, n = 0, seen = 0, most, steps;
@@ -452,7 +452,7 @@ static void update_typical(struct cross *c, struct cross_role_part *rp, uint64_t
 	}
 	rp->steps_votes = rp->steps_next == steps ? rp->steps_votes + 1 : 1;
 	rp->steps_next = steps;
-	if (rp->steps_votes < 6) /* about one beat period, so that every member has sent a group */
+	if (rp->steps_votes < 6) /* about one beat period, so that every rank has sent a group */
 		return;
 	rp->steps = steps;
 	rp->steps_votes = 0;
@@ -472,7 +472,7 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	}
 }
 
-/* Stores each member's mean times over the rows of this tick. */
+/* Stores each rank's mean times over the rows of this tick. */
 static void take_recent(struct cross_role_part *rp)
 {
 	double *v = rp->values[PEERS_SELF];
@@ -505,7 +505,7 @@ static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t
 		}
 		rp->next++;
 	}
-	if (rp->next < limit) /* no member has data for the rows between */
+	if (rp->next < limit) /* no rank has data for the rows between */
 		rp->next = limit;
 	if (handed && rp->peers)
 		cross_skew_tick(c, rp, now_ns);
@@ -514,7 +514,7 @@ static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t
 		    0, median_known(rp->values[PEERS_SELF], rp->count, rp->values[PEERS_SELF]));
 	if (handed && rp->peers)
 		take_recent(rp);
-	/* A member without peers is not compared, so its flags would never end. */
+	/* A rank without peers is not compared, so its flags would never end. */
 	if (rp->lone_ns && now_ns - rp->lone_ns >= thresholds.time.gone_ns)
 		restart_comparison(c, rp, now_ns);
 	update_typical(c, rp, now_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Live detection of roles with unequal work (analysis/slow/skew.h), on the latest rows. Stretches
- * in which a member was flagged are excluded, so a slow rank causes no skew. If the slowest member
+ * in which a rank was flagged are excluded, so a slow rank causes no skew. If the slowest rank
  * changes from row to row, nobody is blamed, whatever the cause. While it lasts, an imbalance is
- * reported only if the members that take longer also have more work (thread blocks launched),
- * because a busy CPU delays varying ranks too. Rows are medians of a few steps: work that changes
- * from step to step within a row averages out, and blames nobody either. */
+ * reported only if the ranks that take longer also have more work (thread blocks launched), because
+ * a busy CPU delays varying ranks too. Rows are medians of a few steps: work that changes from step
+ * to step within a row averages out, and blames nobody either. */
 #include <math.h>
 
 #include "analysis/cross/cross_private.h"
@@ -56,7 +56,7 @@ void cross_skew_push(struct cross_role_part *rp, uint64_t index)
 	rp->skew_row[at] = index;
 }
 
-/* Excludes rows from..end of the member, and computes the stored rows again. */
+/* Excludes rows from..end of the rank, and computes the stored rows again. */
 static void exclude(struct cross_role_part *rp, struct cross_member *m, uint64_t from, uint64_t end)
 {
 	uint32_t n = rp->skew_count < ROWS ? rp->skew_count : ROWS;
@@ -149,7 +149,7 @@ void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_n
 
 	if (rp->skew_count >= thresholds.count.many && rp->time_count) {
 		k = latest(rp, rp->input);
-		/* a statement about a role needs most of its members */
+		/* a statement about a role needs most of its ranks */
 		if (k.steps >= thresholds.count.many &&
 		    k.members >= thresholds.part.most * rp->count && skew_is_uneven(&k)) {
 			update_imbalance(c, rp, m, &k, now_ns);

@@ -85,7 +85,7 @@ void block_noise_renew(struct block_noise *no, const double *blocks, bool known)
 		median = bin_quantile(no->bin[j], no->count[j], 0.5);
 		no->scale[j] = shrink(no, j, median / GAUSS_MEDIAN / sqrt(2), n);
 		/* A tail that cannot be measured yet is assumed heavier than Gaussian. A quantile
-		 * is used only if a fault or two, with a begin and an end each, cannot decide
+		 * is used only if a fault or two, with a start and an end each, cannot decide
 		 * it. */
 		tail = n < 500 && !known ? 1.2 : n < 5000 ? 1.1 : 1;
 		if (n >= 500)

@@ -3,10 +3,10 @@
  *
  * Real step times have heavy tails and are correlated, so dividing by the square root of the
  * window's length is too optimistic. The noise is measured at each dyadic length by the difference
- * of neighbouring blocks (Allan's deviation). Constant differences between members cancel. A fault
- * affects only two of many differences. The median of the differences ignores slow members and
+ * of neighbouring blocks (Allan's deviation). Constant differences between ranks cancel. A fault
+ * affects only two of many differences. The median of the differences ignores slow ranks and
  * outliers. Allan 1966, Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2).
- * The histograms are integers, so the order of members changes nothing.
+ * The histograms are integers, so the order of ranks changes nothing.
  *
  * All values have the same unit, which may be any; the histograms cover 2^-21 to 2^4 of it. Memory:
  * the caller's, all zero at first; nothing is allocated. Errors: none; NAN counts as the largest

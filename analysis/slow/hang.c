@@ -228,7 +228,7 @@ static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
 	return !s->ended && (now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns);
 }
 
-/* All members, sorted by communicator; NULL: no rank waits. */
+/* All memberships, sorted by communicator; NULL: no rank waits. */
 static struct member *members_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
 				 uint64_t now_ns, uint32_t *count)
 {
@@ -277,7 +277,7 @@ struct verdict {
 	uint32_t odd;	   /* those that called another one */
 	uint32_t absent;   /* missing ranks with an idle GPU: their hosts are the cause */
 	uint64_t most;	   /* collectives that the waiting ranks have entered */
-	uint32_t ranks;	   /* size of the communicator, as most members report it */
+	uint32_t ranks;	   /* size of the communicator, as most ranks report it */
 	struct call usual; /* the call in which most of them wait */
 	int64_t since_ns;  /* on this machine's clock */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Steps are matched in rounds. A round is one step of the group's first member and, of every other
- * member, the step with the nearest end. A round is judged when every member has passed it. A
- * member that falls far behind is not waited for; its value is missing. */
+ * Steps are matched in rounds. A round is one step of the group's first rank and, of every other
+ * rank, the step with the nearest end. A round is judged when every rank has passed it. A
+ * rank that falls far behind is not waited for; its value is missing. */
 #include "analysis/slow/local_peers.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "model/thresholds.h"
 
 #define GROUPS 16u
-/* steps of a member that wait for the other members: 2.5 s of 5 ms steps */
+/* steps of a rank that wait for the other ranks: 2.5 s of 5 ms steps */
 #define RING	      512u
 #define ROW_NS	      40000000.0 /* duration of a row */
 #define ROW_STEPS_MAX 64u
@@ -52,13 +52,13 @@ struct group {
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
 	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* counts over the first rounds */
-	/* Skew of the members' work (analysis/slow/skew.h) per row, without flagged stretches. */
+	/* Skew of the ranks' work (analysis/slow/skew.h) per row, without flagged stretches. */
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
 	uint64_t high_from[LIMIT_NODE_PROCESSES],
 	    /* rows of the latest flagged stretch */
 	    high_end[LIMIT_NODE_PROCESSES];
-	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* usual work of each member */
+	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* usual work of each rank */
 	bool uneven, known; /* known: the first rounds were examined; nothing is compared before */
 };
 
@@ -147,7 +147,7 @@ static void skew_push(struct group *g, uint64_t row, const double *self)
 	compute_skew(g, row);
 }
 
-/* Excludes the member's stretch from the skew, and computes the skew again. */
+/* Excludes the rank's stretch from the skew, and computes the skew again. */
 static void exclude(struct group *g, uint32_t member, uint64_t from, uint64_t end)
 {
 	uint64_t first = g->row < SKEW_ROWS ? 0 : g->row - SKEW_ROWS;
@@ -201,7 +201,7 @@ static void drain_flags(struct local_peers *l, struct group *g)
 	}
 }
 
-/* Ends the open flags: the members change, so their comparison does too. */
+/* Ends the open flags: the ranks change, so their comparison does too. */
 static void end_group(struct local_peers *l, struct group *g)
 {
 	if (g->peers) {
@@ -241,7 +241,7 @@ static void init_peers(const struct local_peers *l, struct group *g)
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
 
-/* Groups the members of a key that have enough steps. A member's first steps are discarded, because
+/* Groups the ranks of a key that have enough steps. A rank's first steps are discarded, because
  * the first steps of a job are slow. */
 static void make_group(struct local_peers *l, uint64_t key)
 {
@@ -276,7 +276,7 @@ static const struct peer_step *at(const struct member *m, uint64_t number)
 	return &m->ring[number % RING];
 }
 
-/* The member's step whose end is nearest to end_ns, within half a step; earlier ones are dropped.
+/* The rank's step whose end is nearest to end_ns, within half a step; earlier ones are dropped.
  * NULL: none. */
 static const struct peer_step *match(struct local_peers *l, struct member *m, uint64_t end_ns,
 				     double pace_ns)
@@ -300,7 +300,7 @@ static bool alike(const struct peer_step *a, const double *middle)
 	return true;
 }
 
-/* Whether the step has the member's own usual work. Members whose work differs by nature are
+/* Whether the step has the rank's own usual work. Ranks whose work differs by nature are
  * compared only with themselves. */
 static bool alike_own(struct group *g, uint32_t i, const struct peer_step *s)
 {
@@ -346,8 +346,8 @@ static void judge_row(struct local_peers *l, struct group *g)
 	drain_flags(l, g);
 }
 
-/* If most steps of one member have other work than the median, the ranks differ by nature. From
- * then on only changes against a member's own past are reported. */
+/* If most steps of one rank have other work than the median, the ranks differ by nature. From
+ * then on only changes against a rank's own past are reported. */
 static void learn_uneven(struct local_peers *l, struct group *g)
 {
 	uint32_t most = 0;
@@ -409,7 +409,7 @@ static void judge_round(struct local_peers *l, struct group *g,
 		g->log--;
 }
 
-/* Whether every member has passed that time. A member that is far behind is not waited for. */
+/* Whether every rank has passed that time. A rank that is far behind is not waited for. */
 static bool all_past(const struct local_peers *l, const struct group *g, uint64_t t_ns)
 {
 	uint64_t newest = 0;
@@ -445,7 +445,7 @@ static void advance(struct local_peers *l, struct group *g)
 	}
 }
 
-/* ---- members ---- */
+/* ---- ranks ---- */
 
 static void push(struct local_peers *l, struct member *m, const struct step *s, bool used)
 {
@@ -489,7 +489,7 @@ void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const 
 		make_group(l, key);
 		g = find_group(l, key);
 	}
-	/* a member without a group keeps no steps */
+	/* a rank without a group keeps no steps */
 	if (!g || !is_in(g, slot))
 		m->head = m->count;
 	else if (g->peers)

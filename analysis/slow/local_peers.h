@@ -13,13 +13,13 @@
 struct local_peers_flag {
 	uint32_t slot;
 	bool ended;
-	uint64_t begin_ns, end_ns; /* the slow stretch, by the ends of the members' steps */
+	uint64_t begin_ns, end_ns; /* the slow stretch, by the ends of the ranks' steps */
 	double excess, excess_ns;  /* self time per step above the peers': relative, and in ns */
 };
 
 struct local_peers_stats {
 	uint64_t rounds, missing; /* missing: steps without a matching step of a peer */
-	uint64_t unlike;	  /* steps left out because the member's work differed */
+	uint64_t unlike;	  /* steps left out because the rank's work differed */
 	uint64_t flags;
 	uint64_t skewed; /* flags not reported, because uneven work explains them */
 	uint32_t groups;

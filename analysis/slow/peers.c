@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Computes residuals, their prefix sums, and the life of a flag. All windows read the same prefix
- * sums of clipped residuals, so a step costs a few additions per member and window, whatever the
+ * sums of clipped residuals, so a step costs a few additions per rank and window, whatever the
  * window's length. The sums are integers, so neither the order of additions nor the length of a run
  * changes them. A window is too coarse to show where a slow stretch begins and ends. A cumulative
  * sum against half the excess finds both. */
@@ -104,8 +104,8 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 	return p;
 }
 
-/* The median of the members that are not flagged. If most members are slow, the median of all
- * members would be a slow one. */
+/* The median of the ranks that are not flagged. If most ranks are slow, the median of all
+ * ranks would be a slow one. */
 static float reference_of(struct peers *p, const struct peers_series *s, uint64_t push)
 {
 	const float *r = s->residual + (size_t)peers_at(p, push) * p->n;
@@ -189,7 +189,7 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 		/* residuals of a pair are logarithms */
 		m->flag.excess = p->n == 2 && q == PEERS_SELF ? expm1(excess) : excess;
 	}
-	/* The level of a pair is the mean of both members, but the excess is relative to the other
+	/* The level of a pair is the mean of both ranks, but the excess is relative to the other
 	 * one. */
 	if (p->n == 2 && q == PEERS_SELF && m->flag.excess > 0)
 		of_ns *= 2 / (2 + m->flag.excess);
@@ -270,7 +270,7 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.ended = true;
 	m->open = false;
 	m->since = m->last + 1;
-	/* While this member was slow, the self times of the others included waiting. So that time
+	/* While this rank was slow, the self times of the others included waiting. So that time
 	 * does not count as their past. */
 	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
 		if (s->member[i].since < m->since)
@@ -313,7 +313,7 @@ static void update_open_flags(struct peers *p, enum peers_measure q)
 	}
 }
 
-/* Learns the member's usual value from its first thresholds.count.some values. True once it is
+/* Learns the rank's usual value from its first thresholds.count.some values. True once it is
  * known. */
 static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, double x)
 {
@@ -332,9 +332,9 @@ static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, dou
 	return false;
 }
 
-/* Residuals of members that do different work: each value relative to the member's own usual value,
- * less the median change of all members. Residuals against the plain median would be too small when
- * the changed member itself becomes the median. out: [members]. Returns the median member's
+/* Residuals of ranks that do different work: each value relative to the rank's own usual value,
+ * less the median change of all ranks. Residuals against the plain median would be too small when
+ * the changed rank itself becomes the median. out: [members]. Returns the median rank's
  * level. */
 static double changes(struct peers *p, enum peers_measure q, const double *v, double *out)
 {
@@ -400,8 +400,8 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 	}
 }
 
-/* Clips the member's residual around its location. The location starts at the median of the first
- * steps and follows slowly, so a constant difference of a healthy member is not an outlier. */
+/* Clips the rank's residual around its location. The location starts at the median of the first
+ * steps and follows slowly, so a constant difference of a healthy rank is not an outlier. */
 static double clip(struct peers *p, struct peers_series *s, uint32_t i, double r)
 {
 	struct peers_member *m = &s->member[i];
@@ -455,8 +455,8 @@ static void accumulate(struct peers *p, struct peers_series *s)
 	}
 }
 
-/* The quantile of each window. The allowed false flags per member and hour are divided among the
- * windows, and among the members of a group that is larger than a node. Neighbouring tests share
+/* The quantile of each window. The allowed false flags per rank and hour are divided among the
+ * windows, and among the ranks of a group that is larger than a node. Neighbouring tests share
  * most of their steps, so tests over one window length count as three independent ones. */
 static void quantiles(struct peers *p)
 {

@@ -2,23 +2,23 @@
  * peers.h - slow ranks among the peers of one role, by self time and by entry lateness.
  * docs/stragglers.md explains the method:
  *
- * - Each step gives one value per member and measure. The residual of a self time is its ratio to the
- *   median of the role's members, minus 1 (of two members: the logarithm of their ratio). The residual
+ * - Each step gives one value per rank and measure. The residual of a self time is its ratio to the
+ *   median of the role's ranks, minus 1 (of two ranks: the logarithm of their ratio). The residual
  *   of a lateness is its difference from that median, divided by the step time.
- * - At each of several window lengths the largest gap splits the members into a lower and an upper
+ * - At each of several window lengths the largest gap splits the ranks into a lower and an upper
  *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
  *   noise and the lower group's own spread. Most of the window must agree. The threshold is
- *   corrected for the number of windows, tests and members. So the same rule finds one slow
- *   member, several, or most. If most are slow and the role's past is known, the role's own level
+ *   corrected for the number of windows, tests and ranks. So the same rule finds one slow
+ *   rank, several, or most. If most are slow and the role's past is known, the role's own level
  *   must have risen too.
- * - The same test runs on each member's change against its own past.
+ * - The same test runs on each rank's change against its own past.
  * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
  *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%
  *   at the longest (0.3 ms of 100 ms must be found).
- * - With two members, each member's past decides which of the two changed. Without a past, the
+ * - With two ranks, each rank's past decides which of the two changed. Without a past, the
  *   slower one is reported if they differ by 10% or more.
  *
- * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the members' averages over W
+ * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the ranks' averages over W
  * steps (W = 100, k = 2).
  *
  * Pure; memory is the caller's; the same input gives the same output. Threads: one caller. */
@@ -32,13 +32,12 @@
 
 #define PEERS_MEMBERS_MAX 1024u
 #define PEERS_WINDOWS	  7u
-#define PEERS_WINDOW_MOST 1100u /* pushes stored per member: 20 bytes each, 28 with changes_only */
+#define PEERS_WINDOW_MOST 1100u /* pushes stored per rank: 20 bytes each, 28 with changes_only */
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {
 	PEERS_SELF = 0, /* self time of the step, ns */
-	PEERS_LATE =
-	    1, /* how much later it enters collectives than the role's typical member, ns */
+	PEERS_LATE = 1, /* how much later it enters collectives than the role's typical rank, ns */
 	PEERS_MEASURES
 };
 
@@ -54,16 +53,16 @@ struct peers_config {
 	/* Pushes to store; 0: enough for the longest window and its past. A caller whose pushes
 	 * stand for several steps needs fewer. Windows that do not fit are left out. */
 	uint32_t pushes;
-	/* The members do different work: report only changes against a member's own past, measured
+	/* The ranks do different work: report only changes against a rank's own past, measured
 	 * from its usual value (the median of its first 8 values). */
 	bool changes_only;
-	/* The self time that every member has without a fault, if the caller measured it and passes
-	 * self times relative to it. Only members above it are reported. 0: not known. */
+	/* The self time that every rank has without a fault, if the caller measured it and passes
+	 * self times relative to it. Only ranks above it are reported. 0: not known. */
 	double usual_ns;
 };
 void peers_config_default(struct peers_config *c);
 
-/* A stretch of steps in which a member was slow. Reported once it is significant, and again when it
+/* A stretch of steps in which a rank was slow. Reported once it is significant, and again when it
  * ends. */
 struct peers_flag {
 	uint32_t member;
@@ -82,7 +81,7 @@ struct peers; /* opaque */
 size_t peers_memory_bytes(const struct peers_config *c, uint32_t members);
 /* memory: 16-byte aligned. members: 2 to PEERS_MEMBERS_MAX. */
 struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t members);
-/* The next step, with one value per member and measure; NAN: not known. late_ns may be NULL.
+/* The next step, with one value per rank and measure; NAN: not known. late_ns may be NULL.
  * step_ns: the typical latency of the step, for floors and rates. weight: the number of steps that
  * the values are medians of. */
 void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,

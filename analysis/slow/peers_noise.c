@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Noise is measured from differences of neighbouring blocks, because a plain standard deviation
- * would include the slow members. Only blocks near the member's own location count, and only of
- * members that are not flagged. block_noise combines them over members and time. */
+ * would include the slow ranks. Only blocks near the rank's own location count, and only of
+ * ranks that are not flagged. block_noise combines them over ranks and time. */
 #include "analysis/slow/peers_private.h"
 #include "model/thresholds.h"
 
 #include <math.h>
 
-#define SMALL	16u /* members; smaller groups use overlapping blocks */
+#define SMALL	16u /* ranks; smaller groups use overlapping blocks */
 #define OVERLAP 4u
 
 /* Pushes between two differences. Small groups have few blocks, so their blocks overlap. */

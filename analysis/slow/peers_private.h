@@ -12,7 +12,7 @@
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES	  64u
 
-/* Histogram of how far single steps lie above their member's location, and the number of steps. */
+/* Histogram of how far single steps lie above their rank's location, and the number of steps. */
 struct peers_single {
 	uint32_t step[BLOCK_NOISE_BINS];
 	uint64_t steps;
@@ -23,13 +23,13 @@ struct peers_single {
 
 struct peers_member {
 	float location; /* follows the residual slowly; outliers are clipped around it */
-	float habit;	/* a slower location, updated only while no member is flagged */
+	float habit;	/* a slower location, updated only while no rank is flagged */
 	float high;	/* highest habit; decays slowly */
 	double usual;	/* changes_only: median of its first values, once enough were seen */
 	uint32_t seen;	/* number of its values, up to count.lots */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
-	double base;	      /* residual of the flagged member without the fault */
+	double base;	      /* residual of the flagged rank without the fault */
 	double height;	      /* its excess, as a residual */
 	double cusum;	      /* evidence that the open stretch is over */
 	uint64_t since;	      /* first push that belongs to no ended stretch */
@@ -42,15 +42,15 @@ struct peers_series {	 /* one measure */
 	/* [depth + 1][members]: sum of clipped residuals before this push, modulo 2^32 */
 	int32_t *sum;
 	uint16_t *valid;  /* [depth + 1][members]: number of known residuals, modulo 2^16 */
-	float *reference; /* [depth]: median residual of the members that are not flagged */
+	float *reference; /* [depth]: median residual of the ranks that are not flagged */
 	struct peers_member *member;
-	struct block_noise noise; /* of all members, relative to a step */
+	struct block_noise noise; /* of all ranks, relative to a step */
 	struct peers_single single;
-	double jitter; /* median of the members' jitters */
+	double jitter; /* median of the ranks' jitters */
 	uint32_t open;
 	double *first; /* changes_only: [count.some][members] first values */
-	float *high;   /* changes_only: [depth][members]; the members' `high` before that push */
-	double middle; /* changes_only: median of the members' usual values */
+	float *high;   /* changes_only: [depth][members]; the ranks' `high` before that push */
+	double middle; /* changes_only: median of the ranks' usual values */
 	double *part;  /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
 };
 
@@ -66,9 +66,9 @@ struct peers {
 	double student[PEERS_QUANTILES]; /* by degrees of freedom; 0: not computed yet */
 	struct peers_series series[PEERS_MEASURES];
 	uint64_t *step;	 /* [depth] */
-	float *level_ns; /* [depth]: median self time of the members */
+	float *level_ns; /* [depth]: median self time of the ranks */
 	float *weight;	 /* [depth] */
-	float *own;	 /* [depth][2]: with two members: the logarithms of their self times */
+	float *own;	 /* [depth][2]: with two ranks: the logarithms of their self times */
 	double weight_mean;
 	double step_ns;
 	bool paced; /* step_ns is known */
@@ -85,12 +85,12 @@ static inline uint32_t peers_at(const struct peers *p, uint64_t push)
 
 /* peers_noise.c */
 void peers_noise_push(struct peers *p, struct peers_series *s);
-/* Standard deviation of a member's mean over length pushes. With heavy tails, it is the one of a
+/* Standard deviation of a rank's mean over length pushes. With heavy tails, it is the one of a
  * Gaussian that reaches as far. *widened: the same, enlarged if few values are known. 0: not known
  * yet. */
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
-/* A step of a member without an open flag: its distance above the member's location. */
+/* A step of a rank without an open flag: its distance above the rank's location. */
 void peers_noise_step(struct peers_single *no, double above);
 /* This step was part of a slow stretch, not a single high step. */
 void peers_noise_stretch(struct peers_single *no, double above);
@@ -106,10 +106,10 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 
 /* peers.c */
 void peers_queue_flag(struct peers *p, const struct peers_flag *f);
-/* base: the member's residual without the fault; threshold: the excess that was needed. */
+/* base: the rank's residual without the fault; threshold: the excess that was needed. */
 void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
 		double base, double threshold);
-/* The member's median residual over [begin, end) pushes, less base and the others' residual; NAN:
+/* The rank's median residual over [begin, end) pushes, less base and the others' residual; NAN:
  * no value is known. */
 double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
 		    uint64_t begin, uint64_t end);

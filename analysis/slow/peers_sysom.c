@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rule of SysOM-AI 3.1, kept for comparison. A member is slow if its mean over W steps lies
- * above the members' mean by more than k standard deviations. The window slides by a tenth of its
+ * The rule of SysOM-AI 3.1, kept for comparison. A rank is slow if its mean over W steps lies
+ * above the ranks' mean by more than k standard deviations. The window slides by a tenth of its
  * length. */
 #include "analysis/slow/peers_private.h"
 

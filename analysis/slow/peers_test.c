@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tests one window. Members are sorted by their mean residual. A split into a lower and an upper
+ * Tests one window. Ranks are sorted by their mean residual. A split into a lower and an upper
  * group is accepted if the lowest of the upper group lies above the lower group by more than two
  * allowances: the noise (a Gaussian quantile) and the lower group's own spread (Student's t),
  * because healthy GPUs also differ a little. Among several splits the largest gap wins. So one,
  * some and most slow ranks are the same case, and no mean or deviation includes the outliers that
- * it must find. The same test then runs on each member's change against its own past, where
+ * it must find. The same test then runs on each rank's change against its own past, where
  * constant differences cannot hide a new one. */
 #include "analysis/slow/peers_private.h"
 
@@ -20,11 +20,11 @@
 #define PAST_TIMES 4u
 
 struct split {
-	const double *value; /* by member */
+	const double *value; /* by rank */
 	double noise, widened, z;
-	double usual;	/* assumed spread of healthy members, if there are too few to measure it */
-	bool alike;	/* assume no spread: each member is compared with its own usual value */
-	uint32_t lower; /* result: members in the lower group; 0: no split */
+	double usual;	/* assumed spread of healthy ranks, if there are too few to measure it */
+	bool alike;	/* assume no spread: each rank is compared with its own usual value */
+	uint32_t lower; /* result: ranks in the lower group; 0: no split */
 	double center, threshold;
 };
 
@@ -95,7 +95,7 @@ static double student_of(struct peers *p, uint32_t freedom)
 	return *z;
 }
 
-/* Computes center and threshold for the first `lower` members of order. True: the split is
+/* Computes center and threshold for the first `lower` ranks of order. True: the split is
  * accepted. */
 static bool split_at(struct peers *p, struct split *t, const uint32_t *order, uint32_t lower,
 		     double sum, double squares)
@@ -103,7 +103,7 @@ static bool split_at(struct peers *p, struct split *t, const uint32_t *order, ui
 	uint32_t count = lower, freedom, assumed;
 	double least = t->value[order[0]], mean, variance, spread, z;
 
-	/* The fastest member is left out: a single fast rank must not widen the spread. */
+	/* The fastest rank is left out: a single fast rank must not widen the spread. */
 	if (lower >= 5) {
 		count--;
 		sum -= least;
@@ -123,7 +123,7 @@ static bool split_at(struct peers *p, struct split *t, const uint32_t *order, ui
 	return t->value[order[lower]] - mean > t->threshold;
 }
 
-/* Finds the best split: fills lower, center and threshold. n members have a value. */
+/* Finds the best split: fills lower, center and threshold. n ranks have a value. */
 static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 {
 	double sum = 0, squares = 0, gap = 0, center = 0, threshold = 0;
@@ -151,7 +151,7 @@ static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 }
 
 /* The window's mean of clipped residuals. If most of it is clipped, the mean hides how far out the
- * member is, so this takes the quartile nearer to zero: a single bad step and the few after it do
+ * rank is, so this takes the quartile nearer to zero: a single bad step and the few after it do
  * not move that. */
 static double typical(struct peers *p, const struct peers_series *s, uint32_t member,
 		      uint64_t begin, uint64_t end)
@@ -170,7 +170,7 @@ static double typical(struct peers *p, const struct peers_series *s, uint32_t me
 	return median_nth(p->scratch, n, v > s->member[member].location ? n / 4 : n - 1 - n / 4);
 }
 
-/* Sorts the members that have a value. Returns 0 if they lie too near to each other to be split. */
+/* Sorts the ranks that have a value. Returns 0 if they lie too near to each other to be split. */
 static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 {
 	double lo = INFINITY, hi = -INFINITY;
@@ -191,9 +191,8 @@ static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 	return n;
 }
 
-/* The smallest excess that a window of this many steps can show, as a part of the step. A shorter
- * excess may be a burst that healthy ranks have. A long window may report a thousandth of a
- * step. */
+/* The smallest excess that a window of this many steps can show, as a part of the step. Healthy
+ * ranks have bursts of a smaller excess. A long window may report a thousandth of a step. */
 static double floor_of(enum peers_measure q, double steps)
 {
 	double burst = q == PEERS_LATE ? thresholds.excess.late_burst : thresholds.excess.burst;
@@ -227,7 +226,7 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 }
 
 /* Whether chance explains so many high steps, given how often single high steps occur. Uneven input
- * makes one member high several times in a row now and then. */
+ * makes one rank high several times in a row now and then. */
 static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, uint32_t w,
 		      double base, uint32_t length, double excess)
 {
@@ -239,7 +238,7 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 	return high * -log(peers_noise_share(&s->single, excess / 2, high)) < p->evidence[w];
 }
 
-/* Without a fault: the residual of a member whose work differs. */
+/* Without a fault: the residual of a rank whose work differs. */
 static double usual_distance(const struct peers *p, enum peers_measure q, uint32_t member)
 {
 	const struct peers_series *s = &p->series[q];
@@ -250,7 +249,7 @@ static double usual_distance(const struct peers *p, enum peers_measure q, uint32
 			       : s->member[member].usual / s->middle - 1;
 }
 
-/* The member's self time over the window, relative to its usual self time, minus 1. */
+/* The rank's self time over the window, relative to its usual self time, minus 1. */
 static double self_rise(struct peers *p, uint32_t member, uint64_t begin)
 {
 	const float *residual = p->series[PEERS_SELF].residual;
@@ -266,7 +265,7 @@ static double self_rise(struct peers *p, uint32_t member, uint64_t begin)
 	return median_known(p->scratch, n, p->scratch) / p->c.usual_ns - 1;
 }
 
-/* The member's highest habit before the window. Its present one already includes the tested
+/* The rank's highest habit before the window. Its present one already includes the tested
  * steps. */
 static double highest_habit(const struct peers *p, const struct peers_series *s, uint32_t member,
 			    uint32_t length)
@@ -281,13 +280,13 @@ static void raise_flag(struct peers *p, enum peers_measure q, uint32_t member, u
 	uint64_t end = p->pushes + 1;
 	double least = floor_of(q, length * p->weight_mean), excess;
 
-	/* If members differ by nature, a member that was faster than usual for a while is not slow
-	 * when it returns. Its self time had been reduced while another member was slow. */
+	/* If ranks differ by nature, a rank that was faster than usual for a while is not slow
+	 * when it returns. Its self time had been reduced while another rank was slow. */
 	if (p->n > 2 && p->c.changes_only)
 		base = fmax(base, highest_habit(p, s, member, length));
 	excess = peers_excess(p, s, member, base, end - length, end);
 	least = least > p->c.least[q] ? least : p->c.least[q];
-	/* A member that was faster than the others, and no longer is, is not slow. */
+	/* A rank that was faster than the others, and no longer is, is not slow. */
 	if (p->n > 2 &&
 	    !(excess + base + usual_distance(p, q, member) > thresholds.part.shows * excess))
 		return;
@@ -305,7 +304,7 @@ static void raise_flag(struct peers *p, enum peers_measure q, uint32_t member, u
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
 }
 
-/* A member that is noisier than the others has a higher threshold. */
+/* A rank that is noisier than the others has a higher threshold. */
 static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
 {
 	double usual_jitter = s->jitter > s->noise.scale[0] ? s->jitter : s->noise.scale[0];
@@ -342,7 +341,7 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	return now > before * (1 + gap / 2);
 }
 
-/* A member's residual before the window. Uses the median: a clipped mean moves for a while after a
+/* A rank's residual before the window. Uses the median: a clipped mean moves for a while after a
  * jump. */
 static double usual(struct peers *p, struct peers_series *s, uint32_t member, uint64_t begin,
 		    uint64_t end)
@@ -352,8 +351,8 @@ static double usual(struct peers *p, struct peers_series *s, uint32_t member, ui
 	return isnan(v) ? 0 : v;
 }
 
-/* Flags the members of the upper group that are not flagged yet. past: number of pushes before the
- * window that give a member's residual without a fault; 0: use the lower group's. */
+/* Flags the ranks of the upper group that are not flagged yet. past: number of pushes before the
+ * window that give a rank's residual without a fault; 0: use the lower group's. */
 static void flag_upper_group(struct peers *p, enum peers_measure q, const struct split *t,
 			     uint32_t n, uint32_t w, uint32_t length, uint32_t past)
 {
@@ -446,7 +445,7 @@ static void test_window(struct peers *p, enum peers_measure q, uint32_t w, uint3
 		flag_upper_group(p, q, &t, n, w, length, past);
 }
 
-/* How far a member of a pair moved from its own past. With two members, only their pasts show which
+/* How far a rank of a pair moved from its own past. With two ranks, only their pasts show which
  * one changed. Without a past, the slower one is flagged if the difference is larger than between
  * two healthy ranks. */
 static double self_change(struct peers *p, uint32_t member, uint32_t length, uint32_t past)
@@ -489,7 +488,7 @@ static void test_window_pair(struct peers *p, enum peers_measure q, uint32_t w, 
 		return; /* the past must contain no flagged stretch */
 	if (q == PEERS_SELF) {
 		moved = self_change(p, 0, length, past) + self_change(p, 1, length, past);
-		if (!(moved >= 0)) /* the other member became faster */
+		if (!(moved >= 0)) /* the other rank became faster */
 			return;
 	}
 	raise_flag(p, q, slow, w, length, usual(p, s, slow, begin - past, begin), threshold);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * If the work is known, the loss of a step is the smaller of the heaviest member's extra time and
+ * If the work is known, the loss of a step is the smaller of the heaviest rank's extra time and
  * extra work. Extra time alone may be a busy CPU, and extra work alone may cost nothing. */
 #include "analysis/slow/skew.h"
 
@@ -13,7 +13,7 @@
 /* confidence of the finding */
 #define SURE 0.8
 
-/* How far the member lies above the median, over the members whose time is known. */
+/* How far the rank lies above the median, over the ranks whose time is known. */
 static double above(const double *v, const double *value, uint32_t n, uint32_t member,
 		    double *scratch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * waterline.h - each function's normal CPU share among the ranks of one role, over the sketches of
  * a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at mean + k
- * sigma). Beside the paper's line there is a robust one, from the median and 1.4826 MAD. One hot
+ * sigma). Besides the paper's line there is a robust one, from the median and 1.4826 MAD. One hot
  * rank does not move it. A function that a sketch does not name has the share 0 there.
  *
  * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES. If a role is too large, only

@@ -456,7 +456,7 @@ struct numbered {
 ORDER_BY(numbered_order, struct numbered,
 	 ORDER(a->members < 2, b->members < 2) ?: ORDER_UP(end_ns) ?: ORDER_UP(old));
 
-/* Numbers the instances of two or more members in order of time. */
+/* Numbers the instances of two or more ranks in order of time. */
 static int renumber(struct align_job *job)
 {
 	uint32_t n = job->instances, kept = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A role of four or more workers is judged by itself, because the steps of a role vary together. A
- * smaller role has too few members. Then all workers form one group, and each is judged relative to
+ * A role of four or more ranks is judged by itself, because the steps of a role vary together. A
+ * smaller role has too few ranks. Then all ranks form one group, and each is judged relative to
  * the level of its own role. */
 #include "analysis/trace/workers.h"
 
@@ -15,7 +15,7 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-/* The series of a rank's kernels are correlated. Together they count as one more series beside self
+/* The series of a rank's kernels are correlated. Together they count as one more series besides self
  * time. */
 #define SERIES_APART 2
 
@@ -33,7 +33,7 @@ struct group {
 	const double *self, *late;
 	double scale; /* ns per unit of self */
 	double step_ns;
-	bool known; /* without a fault, self is 1 in all members */
+	bool known; /* without a fault, self is 1 for all ranks */
 	bool replica;
 	uint32_t series;
 };
@@ -90,7 +90,7 @@ struct keeping {
 	const struct group *g;
 };
 
-/* Whether the worker was slow in most steps, so that its usual value is not known. */
+/* Whether the rank was slow in most steps, so that its usual value is not known. */
 static bool is_unusual(const struct workers_table *t, const struct peers_flag *f)
 {
 	uint32_t n = 0;
@@ -113,7 +113,7 @@ static void keep_one(void *context, const struct peers_flag *f)
 					       .pair = k->g->count == 2});
 }
 
-/* Hours of all workers together. */
+/* Hours of all ranks together. */
 static double hours(const struct workers_table *t, double step_ns)
 {
 	return fmax(t->workers * (double)t->steps * step_ns / 3600e9, 1e-9);
@@ -203,7 +203,7 @@ static bool exclude_stretches(struct workers *w)
 	return w->flags > 0;
 }
 
-/* Judges every series of every worker against its usual value. */
+/* Judges every series of every rank against its usual value. */
 static int judge_uneven(struct workers *w)
 {
 	const struct workers_table *t = w->t;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A worker's self time in a step is a product of four factors: its role's level, the size of the
+ * A rank's self time in a step is a product of four factors: its role's level, the size of the
  * step, the size of its input, and its own factor. The first three are medians. They are computed
- * one after the other, in two rounds, so a slow worker hardly changes them. The level of a role is
- * that of the lower half of its workers; of two workers, the faster one. If most stages of a
+ * one after the other, in two rounds, so a slow rank hardly changes them. The level of a role is
+ * that of the lower half of its ranks; of two ranks, the faster one. If most stages of a
  * replica share a factor, it is their input (longer sequences, say), not a fault. */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 #include "analysis/trace/workers_private.h"
 #include "model/thresholds.h"
 
-/* A worker's level is a low quantile of its steps, because the worker may be slow in some of
+/* A rank's level is a low quantile of its steps, because the rank may be slow in some of
  * them. */
 static void levels(struct workers *w)
 {
@@ -102,7 +102,7 @@ static void latenesses(struct workers *w)
 			for (uint32_t s = 0; s < t->steps && t->role[i] == r; s++)
 				if (isfinite(t->late_ns[workers_cell(t, i, s)]))
 					w->scratch[known++] = t->late_ns[workers_cell(t, i, s)];
-			/* late serves as scratch for the workers' medians; it is filled below */
+			/* late serves as scratch for the ranks' medians; it is filled below */
 			if (known)
 				w->late[members++] = median_of(w->scratch, known);
 		}
@@ -117,7 +117,7 @@ static void latenesses(struct workers *w)
 			    t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
 }
 
-/* The median of v without the values that lie far above most others. For a worker that is slow part
+/* The median of v without the values that lie far above most others. For a rank that is slow part
  * of the time, this is its healthy value. The lower half gives the noise. */
 static double without_high(double *v, uint32_t n)
 {
@@ -129,7 +129,7 @@ static double without_high(double *v, uint32_t n)
 	return median_lower(v, kept, 0.5);
 }
 
-/* Collects the worker's values in w->scratch, without steps in which any worker was slow, because
+/* Collects the rank's values in w->scratch, without steps in which any rank was slow, because
  * waiting hides a part of the others' self time. Uses all steps if too few remain. Returns the
  * count. */
 static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker)
@@ -153,8 +153,8 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 	return n;
 }
 
-/* Makes each worker's values relative to its usual value; 1: as usual. small: if a worker's usual
- * value is less than this share of the typical worker's, the typical value is its unit. */
+/* Makes each rank's values relative to its usual value; 1: as usual. small: if a rank's usual
+ * value is less than this share of the typical rank's, the typical value is its unit. */
 static void against_usual(struct workers *w, const double *value, double small, double *usual,
 			  double *out)
 {

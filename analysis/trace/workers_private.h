@@ -4,7 +4,7 @@
 
 #include "analysis/trace/workers.h"
 
-/* The usual value is this quantile of a worker's steps, because some of the steps may be slow. */
+/* The usual value is this quantile of a rank's steps, because some of the steps may be slow. */
 #define WORKERS_MOST_STEPS 0.4
 
 struct workers_flag {
@@ -14,7 +14,7 @@ struct workers_flag {
 	double self_excess; /* excess of self time, as a share */
 	uint32_t kind;
 	bool replica; /* all ranks of a replica are slow */
-	bool pair;    /* the worker has one peer only */
+	bool pair;    /* the rank has one peer only */
 	bool reported;
 };
 
@@ -24,15 +24,15 @@ struct workers {
 	double *self;  /* [workers][steps]: self time, relative to its role's level */
 	double *late;  /* [workers][steps]: ns above its role's level */
 	double *level; /* [workers]: self time, ns */
-	bool *away; /* [steps]: some worker was slow in the step, so nothing is learned from it */
-	/* [workers]: the unit of self, ns: the level of the worker's role, or its own */
+	bool *away;    /* [steps]: some rank was slow in the step, so nothing is learned from it */
+	/* [workers]: the unit of self, ns: the level of the rank's role, or its own */
 	double *usual;
 	/* [workers][steps]: one of the further times, relative to its usual value */
 	double *more;
-	double *role_level; /* [roles]: level of the lower half of the workers */
+	double *role_level; /* [roles]: level of the lower half of the ranks */
 	double *role_late;  /* [roles], ns */
 	double *common;	    /* [steps]: length of the step, relative to the usual length */
-	double *input;	    /* [replicas][steps]: the factor that a replica's workers share */
+	double *input;	    /* [replicas][steps]: the factor that a replica's ranks share */
 	double *scratch;    /* max(steps, workers) */
 	uint32_t *member;   /* [workers + replicas]: the group under test */
 	struct workers_flag *flag;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The job as a whole is reported first, because a common rise explains smaller rises of single
- * workers. Slow workers follow, then roles and skew. */
+ * ranks. Slow ranks follow, then roles and skew. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -122,7 +122,7 @@ static void report_group(struct workers *w, struct workers_flag **group, uint32_
 	report(context, &out);
 }
 
-/* Joins overlapping stretches of one worker in several series into the first of them. The most
+/* Joins overlapping stretches of one rank in several series into the first of them. The most
  * significant series sets the begin and end. */
 static void join_series(struct workers *w)
 {
@@ -221,7 +221,7 @@ static void report_stages(struct workers *w, workers_report *report, void *conte
 	}
 }
 
-/* A worker's excess self time over the stretch of another series. */
+/* A rank's excess self time over the stretch of another series. */
 static double self_excess_of(struct workers *w, const struct workers_flag *f)
 {
 	const struct workers_table *t = w->t;
@@ -233,7 +233,7 @@ static double self_excess_of(struct workers *w, const struct workers_flag *f)
 	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
 
-/* Marks the cells in a flagged stretch of their worker. */
+/* Marks the cells in a flagged stretch of their rank. */
 static void flagged_cells(const struct workers *w, bool *in)
 {
 	const struct workers_table *t = w->t;
@@ -271,7 +271,7 @@ static size_t lay_out(const struct workers_table *t, void *memory, struct skew_s
 	return at.bytes;
 }
 
-/* The skew of a role: whether the heaviest worker changes, and what this costs. value:
+/* The skew of a role: whether the heaviest rank changes, and what this costs. value:
  * [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role,
 			     const bool *slow, struct skew_scratch *x)
@@ -341,8 +341,8 @@ static void report_skew(struct workers *w, const struct role_skew *skew, workers
 
 /* ---- the job as a whole ---- */
 
-/* The length of each step relative to the usual length, over the workers that are not slow by
- * themselves. NAN: most workers are slow; they have a finding of their own. */
+/* The length of each step relative to the usual length, over the ranks that are not slow by
+ * themselves. NAN: most ranks are slow; they have a finding of their own. */
 static void commons(struct workers *w, const bool *slow)
 {
 	const struct workers_table *t = w->t;
@@ -367,7 +367,7 @@ static void commons(struct workers *w, const bool *slow)
 				   ? NAN
 				   : median_of(w->scratch, n);
 	}
-	/* While a worker is slow, waiting may hide a part of the others' self times. */
+	/* While a rank is slow, waiting may hide a part of the others' self times. */
 	for (uint32_t s = 0; s < t->steps; s++) {
 		w->away[s] = false;
 		for (uint32_t i = 0; i < t->workers; i++)
@@ -383,7 +383,7 @@ static void commons(struct workers *w, const bool *slow)
 		w->common[s] /= usual;
 }
 
-/* How much longer than usual a worker takes over the stretch, as a share; NAN: not known. */
+/* How much longer than usual a rank takes over the stretch, as a share; NAN: not known. */
 static double rise_of(struct workers *w, uint32_t worker, const struct peers_flag *c)
 {
 	const struct workers_table *t = w->t;
@@ -403,7 +403,7 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 	return now / usual - 1;
 }
 
-/* Adds the workers whose time rose. If the time of some did not rise, most ranks are slow, not the
+/* Adds the ranks whose time rose. If the time of some did not rise, most ranks are slow, not the
  * whole job. The paper's rule does not make this distinction. */
 static void add_risen(struct workers *w, struct finding *f, const struct peers_flag *c)
 {
@@ -453,7 +453,7 @@ static void report_rise(void *context, const struct peers_flag *c)
 	f->effect_ns = f->excess * w->step_ns;
 	f->confidence = confidence_of(&(struct workers_flag){.flag = *c});
 	add_risen(w, f, c);
-	/* a worker whose excess is less than the common rise needs no finding of its own */
+	/* a rank whose excess is less than the common rise needs no finding of its own */
 	for (uint32_t i = 0; i < w->flags && f->kind == FINDING_UNIFORM; i++)
 		w->flag[i].reported |= w->flag[i].self_excess < c->excess &&
 				       overlap(&w->flag[i], &(struct workers_flag){.flag = *c}) >=
