@@ -55,7 +55,7 @@ static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 	    [FIGURE_COMPUTE] = r->compute_ns,
 	    [FIGURE_EXPOSED] = r->exposed_comm_ns,
 	    [FIGURE_COPY] = r->copy_ns,
-	    /* between the GPU's work, so of steps that have some */
+	    /* idle time lies between GPU work, so it is known only of steps that have some */
 	    [FIGURE_IDLE] = r->compute_ns + r->comm_ns + r->copy_ns > 0 ? r->idle_ns : -1,
 	    [FIGURE_KERNELS] = r->kernels,
 	    [FIGURE_GIL] = r->samples > 0 ? r->gil_wait_ns : -1,
@@ -84,7 +84,7 @@ double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnos
 							    : 1;
 }
 
-/* A figure of the past, as if its steps had had the work of these. */
+/* A figure of the past, scaled to the work of these steps. */
 static double past_figure(const struct diagnosis_view *v, enum diagnosis_figure f)
 {
 	const struct diagnosis_rank *before = v->in->before;
@@ -365,7 +365,7 @@ const char *diagnosis_kind_text(const struct diagnosis_view *v, const struct dia
 		 !v->has_ledger		? elsewhere(v)
 		 : v->who->usual_is_own ? "when healthy"
 					: "on the peers");
-	/* what a process does not have rules nothing out */
+	/* an account that is empty on both sides rules nothing out */
 	return k->known && (k->slow_ns > 0 || k->reference_ns > 0) ? out : NULL;
 }
 
@@ -660,8 +660,9 @@ static bool is_slow_with(const struct diagnosis_rank *a, const struct diagnosis_
 	       end - begin >= thresholds.part.half * (double)(a->end_unix_ns - a->begin_unix_ns);
 }
 
-/* How much of the suspect's waits another one explains: one that is later than this suspect is
- * without them, at the same time, and does not wait as long itself. */
+/* How much of suspect i's waits suspect `by` explains. It explains none unless both are slow at the
+ * same time. It explains no more than its own lateness exceeds what i lost besides waiting, and no
+ * more than i waits longer than it does. */
 static double explained_waits(const struct diagnosis_input *in, const struct alone *a, uint32_t i,
 			      uint32_t by)
 {
@@ -672,8 +673,9 @@ static double explained_waits(const struct diagnosis_input *in, const struct alo
 		   : 0;
 }
 
-/* The ledger of one rank does not show whom it waits for on the CPU. A suspect that lost little but
- * such waits only waited for another suspect, if that one explains most of them. */
+/* The ledger of one rank does not show whom it waits for on the CPU. If such waits are most of what
+ * a suspect lost, and another suspect explains most of them, the first one only waited for the
+ * other. */
 static void find_waits(const struct diagnosis_input *in, struct alone *a,
 		       struct diagnosis_wait *out)
 {
@@ -837,9 +839,9 @@ static enum finding_cause cause_left(const struct alone *a, const bool *left)
 	return best;
 }
 
-/* The share of its own verdict's part that the remaining causes explain, of the suspect for which
- * they explain least. Not a sum over suspects: all wait for the slowest one, however many have
- * something else as well. */
+/* For each suspect: the time that the best remaining cause explains, as a share of what the
+ * suspect's own verdict explains. Returns the smallest of these shares. It is not a sum, because
+ * all suspects wait for the slowest one, even if many have a second cause. */
 static double explained_by(const struct alone *a, uint32_t count, const bool *left)
 {
 	double least = 1;

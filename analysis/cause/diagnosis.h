@@ -21,7 +21,7 @@ struct diagnosis_function {
 	const char *name;
 	uint8_t kind;		  /* enum function_kind */
 	double self_ns, total_ns; /* CPU time per step, of all threads of the rank */
-	double off_ns;	  /* blocked time per step with it on the stack, of the launch threads */
+	double off_ns;	  /* of the launch threads: blocked time per step with it on the stack */
 	double launch_ns; /* the launch threads' part of total_ns; 0 everywhere: not known */
 };
 struct diagnosis_setting { /* a version or setting: driver, library, environment */

@@ -173,8 +173,8 @@ static void expect_sizes(struct pair *p, uint32_t n)
 }
 
 /* Pairs by ledger row: one pair per kernel and launch configuration. Rows are ordered by excess, so
- * those of the reference alone are the last: taken from both ends, both sides have their part of the
- * room. */
+ * kernels that only the reference has come last. Rows are taken from both ends in turn, so that
+ * each side gets half of the room. */
 static uint32_t pair_by_row(const struct diagnosis_view *v, struct pair *p)
 {
 	uint32_t n = 0;
@@ -241,9 +241,9 @@ static bool is_gone(const struct pair *p)
 	return p->total_ns > 0 && p->slow_count <= thresholds.part.half * p->count;
 }
 
-/* Keeps the kernels of both sides, with one pair for all launch configurations of a kernel. Its base
- * is what the base would have taken for the same launches, so that another mix of sizes is no other
- * speed. */
+/* Keeps the kernels of both sides, with one pair for all launch configurations of a kernel. Its
+ * base time is what the base would have needed for the same launches, so that another mix of sizes
+ * does not look like another speed. */
 static uint32_t merge_configurations(struct pair *p, uint32_t n)
 {
 	uint32_t kept = 0;
@@ -481,14 +481,15 @@ static double lacking(const struct pair *p)
 	return p->total_ns > 0 ? p->count - p->slow_count : 0;
 }
 
-/* Whether they lack at least half as many as they have of the other one. */
+/* Whether the slow steps lack at least half as many launches of p as they have of `other`. */
 static bool is_lacking(const struct pair *p, const struct pair *other)
 {
 	return lacking(p) > 0 && lacking(p) >= thresholds.part.half * other->slow_count;
 }
 
-/* The kernel that `fresh` replaces, in all slow steps or in some: of the same base name, else of the same
- * family and launched as often as that one is lacking; of several, the one with most time. */
+/* The kernel that `fresh` replaces, in all slow steps or in some. It has the same base name; or it
+ * has the same family, and the slow steps lack about as many of its launches as they have of
+ * `fresh`. Of several, the one with most time. */
 static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 {
 	const char *mine = family_of(fresh);
@@ -516,7 +517,8 @@ static struct pair *partner(struct pair *fresh, struct pair *p, uint32_t n)
 	return best;
 }
 
-/* Bytes that names begin with alike, if so many that the end of a name says more. */
+/* How many leading bytes to leave out of both names: all but 12 of a long common prefix, because
+ * the ends of the names say more. */
 static size_t common_bytes(const char *name, const char *other)
 {
 	size_t same = 0;
@@ -531,7 +533,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 	struct diagnosis_candidate *c =
 	    diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
 			  fresh->slow_ns + gone->slow_ns - gone->total_ns);
-	/* of one name, the configurations differ */
+	/* kernels of the same name differ in their launch configurations */
 	const char *(*text)(const char *name, char *out, size_t bytes) =
 	    is_configuration(fresh->name, gone->name) ? kernel_name_text : kernel_name_short;
 	char a[512], b[512];
@@ -599,8 +601,8 @@ static double other_work(const struct pair *p, uint32_t n)
 	return ns;
 }
 
-/* How much the mean work of slow and of reference steps differs by chance, because each step has
- * other work; 0: not known. */
+/* How much the mean work of slow and of reference steps differs by chance, because the work differs
+ * from step to step; 0: not known. */
 static double work_by_chance(const struct diagnosis_view *v)
 {
 	return v->out->by_ledger
@@ -637,7 +639,8 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 }
 
 /* p: room for KERNELS_MAX. False: there are no kernels to compare. The ledger's rows come first: they
- * are of all slow steps, and their launch configurations tell more work from slower work. */
+ * are of all slow steps, and their launch configurations show whether the work grew or became
+ * slower. */
 static bool compare_pairs(struct diagnosis_view *v, const struct diagnosis_bases *b, struct pair *p)
 {
 	uint32_t n = pair_by_row(v, p);

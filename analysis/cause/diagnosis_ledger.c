@@ -129,7 +129,7 @@ static bool waits_for_storage(const struct ledger_row *r)
 }
 
 /* The pattern that a row belongs to. System calls between a function's waits for storage are part of
- * its I/O, if the waits are long enough beside them. If not, the calls are work: opening cached files
+ * its I/O, if the waits are long compared with them. If not, the calls are work: opening cached files
  * is. A wait whose stack was not seen may belong to any function. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
 {
@@ -254,8 +254,9 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 	return by ? diagnosis_sure(by) * pow(without, v->out->missing_count) : 0;
 }
 
-/* How much surer or less sure each cause is than its part of the account. An unobserved rest does not
- * contradict it. Where it and causes as deep explain more than the account, some do so by chance. */
+/* By what factor each cause is more or less certain than its part of the account. An unobserved
+ * rest does not contradict it. If the cause and others at least as deep explain more than the
+ * account, some of them do so by chance. */
 static void weigh_rivals(const struct diagnosis_view *v, const struct pattern *p, double excess,
 			 const double *spent, double *sure)
 {

@@ -336,7 +336,7 @@ static void run_queue(struct diagnosis_view *v)
 
 	if (!gather(v, OS_SIGNAL_RUN_WAIT_THREAD, true, &t))
 		return;
-	/* one of many short tasks did not take the CPU: to stop it would not help */
+	/* many short tasks took the CPU, so stopping one of them would not help */
 	if (hog && extra_of(v, hog, OS_SIGNAL_CPU_HOG) < thresholds.part.matters * t.extra)
 		hog = NULL;
 	is_softirq = waits_for_softirq(hog, soft, t.extra);

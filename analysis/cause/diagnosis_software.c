@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finds settings that all peers share and that the suspect has otherwise. Settings that differ
+ * Finds settings that are equal on all peers but differ on the suspect. Settings that differ
  * between all ranks (RANK, a port, a host name) are thus left out, and two peers are needed. A
  * setting only suggests why kernels or functions differ; alone it explains no time. */
 #include <math.h>

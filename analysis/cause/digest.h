@@ -51,8 +51,8 @@ struct digest {
 	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
 	bool summary_only;
 	bool no_gpu; /* its process launched nothing, and no GPU is assigned to it */
-	/* without reasons, hinted, took_itself, slow_ns and waited_ns, which follow from the rest: an
-	 * incident adds them */
+	/* reasons, hinted, took_itself, slow_ns and waited_ns are 0: an incident derives them from
+	 * the rest */
 	struct slow_steps slow;
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians of the slow steps */
 	/* how much longer kernels and copies took in the slow steps than in the other steps: the

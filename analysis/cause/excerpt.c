@@ -25,7 +25,7 @@
 #define STUCK_FRAMES   6u
 #define LAUNCH_THREADS 8u
 #define THREADS_MAX    64u
-/* After so many consecutive addresses that were not found, a file is taken to have no symbols. */
+/* After this many consecutive addresses that were not found, a file is taken to have no symbols. */
 #define MISSES_MAX 16u
 #define PHASES_MAX 8u
 #define TABLE_MAX  2048u /* names per table */
@@ -174,7 +174,7 @@ static bool is_slow(const struct window_step *s, const struct choice *c)
 	return !c->slow || s->flags & c->slow || is_unknown(s, c);
 }
 
-/* Of the kind and phase that are looked at. */
+/* Whether the step has the kind and phase that are examined. */
 static bool is_of(const struct window_step *s, const struct choice *c)
 {
 	return (!c->of_kind || s->kind == c->kind) && (!c->of_phase || s->step.phase == c->phase);
@@ -196,7 +196,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	return PART_HEALTHY;
 }
 
-/* Of its loss, what it did not wait for others. */
+/* The part of the step's loss in which it did not wait for others. */
 static double own_lost_ns(const struct window_step *s)
 {
 	return s->expected_self_ns > 0 ? window_step_lost_self_ns(s) : window_step_lost_ns(s);
@@ -311,7 +311,7 @@ static double took_ns(const struct window_step *s, const struct choice *c)
 	return (double)s->step.latency_ns;
 }
 
-/* The sort of steps with the largest sum over the slow ones; false: all sums are 0. */
+/* The kind or phase with the largest sum over the slow steps; false: all sums are 0. */
 static bool with_most(const struct window *w, const struct choice *c,
 		      double (*ns)(const struct window_step *s, const struct choice *c),
 		      uint32_t (*sort)(const struct window_step *s), uint32_t *out)

@@ -141,7 +141,7 @@ struct span {
 	uint32_t depth;
 };
 
-/* A span inside another one of the same name adds nothing. Spans come in order of their begin. */
+/* A span inside another one of the same name adds nothing. Spans come in order of their start. */
 static void add_span(const struct finder *f, const struct record *r, struct span *s)
 {
 	const struct window *w = f->w;

@@ -24,7 +24,7 @@ const char *slow_step_bound_name(unsigned bound); /* "unknown", "cpu", "gpu" */
 
 /* A gap in which the GPU has nothing to do. */
 struct slow_step_bubble {
-	uint64_t offset_ns, ns; /* offset: from the step's begin */
+	uint64_t offset_ns, ns; /* offset: from the step's start */
 	double gil_wait_ns;	/* how long the step's thread waited for the GIL in the gap */
 	char holder[SLOW_STEP_TEXT_BYTES];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A collective overlaps with other work at its begin, because the compute work runs out before it
+ * A collective overlaps with other work at its start, because the compute work runs out before it
  * ends. So if a part is exposed for less than it lasts, the exposed time is at its end, and counts
  * as transfer first. */
 #include "analysis/ledger/coll_split.h"

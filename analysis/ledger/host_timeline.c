@@ -67,7 +67,7 @@ struct maker {
 	struct host_timeline *t;
 	host_frame_fn name;
 	void *arg;
-	uint64_t *slice; /* begins of the slices, ascending */
+	uint64_t *slice; /* starts of the slices, ascending */
 	uint32_t slice_count;
 	struct order running_samples; /* on the CPU, of the threads of the timeline */
 	struct order blocked_samples; /* off the CPU, of all threads of the process */
@@ -647,7 +647,7 @@ static bool covered(const struct maker *m, uint32_t i, uint64_t begin, uint64_t 
 }
 
 /* Adds the recorded parts of [begin, end) as time on the CPU. next: the switch that ends it; NULL:
- * not recorded. The thread's first stretch has no known begin, so its stolen time comes from
+ * not recorded. The thread's first stretch has no known start, so its stolen time comes from
  * samples. */
 static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
 			const struct stack_switch *next)

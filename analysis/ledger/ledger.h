@@ -207,7 +207,7 @@ struct ledger_thread {
 struct ledger_interval {
 	uint64_t begin_ns, end_ns;
 };
-/* Adds a step from begin_ns to end_ns. busy: ordered by begin; parts outside the step are left out.
+/* Adds a step from begin_ns to end_ns. busy: ordered by start; parts outside the step are left out.
  * threads[0] is used for an unknown launch thread. scratch: room for 2 * busy_count intervals.
  * Linear in busy_count, apart from lookups. */
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,

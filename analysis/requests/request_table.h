@@ -82,7 +82,7 @@ struct request {
 	/* stepped: the engine of its latest step; left: the engine that it was in before that one;
 	 * REQUEST_NO_PROCESS: none */
 	uint32_t stepped, left;
-	uint64_t moved_ns; /* begin of its first step in `stepped` after it left `left` */
+	uint64_t moved_ns; /* start of its first step in `stepped` after it left `left` */
 	bool shared;	   /* two requests had its id at once */
 	uint32_t mark;	   /* name of the span with which its engine got it; 0: not seen */
 	uint8_t counted;   /* number of nodes whose beats have counted its arrival */

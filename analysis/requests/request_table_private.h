@@ -27,7 +27,7 @@ struct request_engine {
 	/* names of the spans that plan steps, and that take their results; 0: not known */
 	uint32_t plan, result;
 	uint32_t release;		     /* name of the spans that end requests; 0: not known */
-	uint64_t planned_ns;		     /* begin of the latest planned step */
+	uint64_t planned_ns;		     /* start of the latest planned step */
 	uint32_t planned;		     /* steps planned so far, while no span takes results */
 	struct request_step step[STEPS_MAX]; /* ring */
 	uint32_t steps;			     /* ever */

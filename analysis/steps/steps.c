@@ -285,7 +285,7 @@ static void pattern_lost(struct steps *s)
 		memset(&s->candidate, 0, sizeof(s->candidate));
 }
 
-/* The begin of a history may lack the pattern that was found in it, because the names of its first
+/* The start of a history may lack the pattern that was found in it, because the names of its first
  * launches were not known. Dropping the pattern would find and lose it again in the same
  * history. */
 static void cut_overdue(struct steps *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Accounts a finished step: unions of intervals, kernels by name, work, key.
  *
- * All of a step's device records are sorted by begin once; each union then needs only one running
+ * All of a step's device records are sorted by start once; each union then needs only one running
  * end. Exposed communication is the union of everything, less the union of everything but
  * communication. So no lists of intervals are needed. */
 #include "analysis/steps/steps_private.h"
@@ -67,7 +67,7 @@ static bool device_before(const struct steps *s, uint32_t a, uint32_t b)
 	return s->pool[a].begin_ns <= s->pool[b].begin_ns;
 }
 
-/* Merge sort of slots by begin; sorted input costs one pass. */
+/* Merge sort of slots by start; sorted input costs one pass. */
 static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, uint32_t n)
 {
 	bool sorted = true;
@@ -318,7 +318,7 @@ static uint64_t step_end(const struct cover *all, const struct step *out)
 
 /* The device latency runs from the end of the GPU's work for the step before to the end of the
  * GPU's work for this step, because the host may run ahead. If the GPU was idle when the step
- * began, it runs from the step's begin: between two marked steps an engine waits for requests. An
+ * began, it runs from the step's start: between two marked steps an engine waits for requests. An
  * automatic step's latency is its device latency. A marked step's latency is from mark to mark. */
 static void set_latencies(struct steps *s, const struct cover *all, struct step *out)
 {
@@ -339,7 +339,7 @@ static void set_latencies(struct steps *s, const struct cover *all, struct step 
 	out->self_ns -= out->exposed_comm_ns < out->self_ns ? out->exposed_comm_ns : out->self_ns;
 }
 
-/* Parts of the step's work may run before the step's time begins, beside the step before. */
+/* Parts of the step's work may run before the step's time begins, in parallel with the step before. */
 static uint64_t idle_of(const struct cover *all, const struct step *out)
 {
 	uint64_t ns =

@@ -70,7 +70,7 @@ struct steps_pending {
 	uint32_t flags, phase, source;
 	uint32_t folded_launches; /* launches that the ring had to drop */
 	uint32_t missing;	  /* launches whose kernel was not seen yet */
-	bool folded;		  /* its begin is in s->fold */
+	bool folded;		  /* its start is in s->fold */
 	struct step_mark mark;
 };
 
@@ -184,7 +184,7 @@ struct steps {
 	uint64_t search_from;  /* launches_seen when the search began */
 	uint64_t locked_after; /* launches from search_from until the pattern was locked */
 	uint64_t lock_head;    /* head when locked; 0 once the pattern has cut */
-	uint64_t search_ns;    /* begin of the launches in which we look for a pattern */
+	uint64_t search_ns;    /* start of the launches in which we look for a pattern */
 	uint32_t since_match;  /* symbols since the last cut */
 	bool early;	       /* the open step has a match before launches_min */
 	uint32_t early_steps;  /* number of latest steps in a row that also had one */
