@@ -255,7 +255,7 @@ static bool is_run(const struct judge *j)
 }
 
 /* A drift is slowness that flagged steps do not show: most steps are not flagged, but they are
- * slower than a host's usual variation explains. The alarm's sum includes flagged steps, so after
+ * slower than a node's usual variation explains. The alarm's sum includes flagged steps, so after
  * an anomaly the alarm means nothing for a while. */
 static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {

@@ -23,7 +23,7 @@ struct judge_config {
 	/* a single slow step among normal ones is flagged only above this excess */
 	double instant_ratio;
 	uint64_t step_min_ns; /* shorter patterns are not steps of a job, and are not judged */
-	/* a step is ignored if the whole host stalled for a larger share of it */
+	/* a step is ignored if the whole machine stalled for a larger share of it */
 	double host_stall_share;
 };
 void judge_config_default(struct judge_config *c);
@@ -70,7 +70,7 @@ struct judge; /* opaque; lives in the caller's memory */
 size_t judge_memory_bytes(const struct judge_config *c);
 /* memory: 64-byte aligned, judge_memory_bytes(c) long, borrowed until the caller drops it. */
 struct judge *judge_init(void *memory, const struct judge_config *c);
-/* Judges the next step. stalled_ns: how long the whole host stood still during it. */
+/* Judges the next step. stalled_ns: how long the whole machine stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
 /* The growth of work that the latest step made certain; NULL: none. */
 const struct growth_change *judge_growth(const struct judge *j);

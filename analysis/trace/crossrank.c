@@ -13,7 +13,7 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* The thresholds of self time have floors because of bursts on single hosts and because of varying
+/* The thresholds of self time have floors because of bursts on single nodes and because of varying
  * work. A transfer has neither, since all ranks wait for it together. Scaling by this unit lowers
  * the threshold to a quarter of the floors. */
 #define TRANSFER_UNIT 4.0
