@@ -5,11 +5,12 @@
  * compared with steps of the same phase and kind (kinds.h) that launch as much. Such steps may be
  * far apart (evaluation), so the latest usual steps of each phase and kind are kept. Token buckets
  * bound a storm: one for full windows, one for full windows with a spike, and one for summaries.
- * The fewer tokens the first bucket has, the more time a window must have lost to be full. So many
- * small anomalies do not use up the evidence of a large one. A window with a spike takes a token
- * from the spikes' bucket first. If the full windows' bucket gives no token, a window that lost
- * more than each of the storm's full windows may take one from the spikes' bucket. When all buckets
- * are empty, windows are only counted. Pure: time and ids are arguments. Threads: one caller. */
+ * The fewer tokens the first bucket has, the more time a window must have lost to be full. Many
+ * small anomalies therefore do not use up the evidence of a large one. A window with a spike takes
+ * a token from the spikes' bucket first. If the full windows' bucket gives no token, a window that
+ * lost more than each of the storm's full windows may take one from the spikes' bucket. When all
+ * buckets are empty, windows are only counted. Pure: time and ids are arguments. Threads: one
+ * caller. */
 #pragma once
 
 #include "model/window.h"
@@ -65,7 +66,7 @@ struct anomaly {
 	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;
-	uint64_t onset_ns;    /* begin of the first flagged step */
+	uint64_t onset_ns;    /* start of the first flagged step */
 	uint64_t last_end_ns; /* when the last window ended */
 	uint64_t closed_ns;   /* when the window closed, by the caller's clock */
 	struct anomaly_bucket full, spike, summary;

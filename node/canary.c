@@ -67,7 +67,7 @@ static void *canary_thread(void *arg)
 		if (now_ns < due_ns) {
 			if (!__atomic_exchange_n(&c->blind, true, __ATOMIC_RELAXED))
 				log_warn("canary", "why=\"a sleep ended before its time\" "
-						   "effect=\"stops of the machine are not seen\"");
+						   "effect=\"stalls of the machine are not seen\"");
 			break;
 		}
 		if (now_ns > due_ns + c->late_ns)

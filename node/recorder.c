@@ -491,7 +491,7 @@ struct gather {
 	struct record *records;
 	uint32_t count, max;
 	size_t room;
-	/* cut_ns: begin of the first record without room; UINT64_MAX: all had room. */
+	/* cut_ns: start of the first record without room; UINT64_MAX: all had room. */
 	uint64_t begin_ns, end_ns, cut_ns;
 };
 

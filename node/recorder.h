@@ -25,7 +25,7 @@ struct recorder_stats {
 	uint64_t records, blocks, stored_bytes; /* since open */
 	uint64_t memory_bytes, file_bytes;	/* stored now */
 	uint64_t lost_records;			/* in blocks that neither tier could store */
-	uint64_t oldest_ns;			/* begin of the oldest stored block; 0: none */
+	uint64_t oldest_ns;			/* start of the oldest stored block; 0: none */
 };
 
 /* The most full blocks that may wait for the thread. With more, a push waits. */

@@ -725,7 +725,7 @@ static void span_begin(struct join *j, struct join_lane *lane, const struct join
 }
 
 /* Whether the job opened the range while its thread was already watched. This is for ranges that
- * the job closes. The begin of a function came too early, or was overwritten, which is counted. */
+ * the job closes. The start of a function came too early, or was overwritten, which is counted. */
 static bool span_was_watched(struct join_lane *lane, const struct event_span *e)
 {
 	bool watched = lane->span_floor && e->depth + 1u >= lane->span_floor;
@@ -893,7 +893,7 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	emit(j, &r, NULL);
 	/* Launches before the gap's end already have their kernels, or have lost them. On a stream
 	 * where all kernels look alike (collectives), one launch too many would shift all later
-	 * joins. The gap is delivered at its begin, so launches of its last part may still come. */
+	 * joins. The gap is delivered at its start, so launches of its last part may still come. */
 	if (e->to && gap_of_kernels(e->cause)) {
 		if (e->detail > 0)
 			j->gap = (struct join_gap){j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,

@@ -36,7 +36,7 @@
 	X(FORCED, "join_forced")	      /* delivered early because of a burst */             \
 	X(UNKNOWN_EVENT, "unknown_event")     /* a kind this version does not know */              \
 	X(SPAN_UNPAIRED,                                                                           \
-	  "span_unpaired") /* a span's end without its begin, a begin without its end */
+	  "span_unpaired") /* a span's end without its start, a start without its end */
 
 enum join_loss {
 #define X(name, text) JOIN_##name,

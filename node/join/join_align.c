@@ -3,7 +3,7 @@
  * difference.
  *
  * The process numbers launches and kernels before anything can be lost, so the difference survives
- * any loss in the ring. It is 0 if both counters started at the stream's begin; otherwise it is
+ * any loss in the ring. It is 0 if both counters started at the stream's start; otherwise it is
  * learned. It lies between two bounds, which kernels narrow: a kernel's launch was called before
  * the kernel began, after the last wait of the host, is among the last JOIN_PENDING calls, and has
  * the kernel's grid and block. After tracing was off, kernel 1 belongs to the first launch since
@@ -127,7 +127,7 @@ static void count_anew(struct join *j, struct join_stream *s)
 	s->align.gone_end_ns = 0;
 }
 
-/* A number is taken at the end of a call, its time at the begin, so numbers of simultaneous calls
+/* A number is taken at the end of a call, its time at the start, so numbers of simultaneous calls
  * may be out of order. */
 static void sort_in(struct join *j, const struct join_stream *s)
 {
@@ -179,7 +179,7 @@ static uint32_t after(const struct join *j, const struct join_stream *s, uint32_
 	return node ? join_launch_next(j, s, node) : s->launches.head;
 }
 
-/* Sets bounds by time: neither a call after the kernel's begin nor a call that is too old is its
+/* Sets bounds by time: neither a call after the kernel's start nor a call that is too old is its
  * launch. */
 static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kernel,
 			   uint64_t begin_ns, uint32_t *steps)

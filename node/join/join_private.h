@@ -226,7 +226,7 @@ struct join_replay {
 struct join_span {
 	uint64_t t_ns, span, domain;
 	uint32_t name, depth, tid;
-	/* Only for spans of a catalogue: the nesting depth among these. The begin's event has the
+	/* Only for spans of a catalogue: the nesting depth among these. The start's event has the
 	 * other fields. */
 	uint32_t python_depth;
 	uint8_t source, process, thread;
@@ -260,7 +260,7 @@ struct join {
 	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */
 	struct join_gap gap;
 	uint64_t last_host_ns;
-	/* ranges: NVTX ranges with a handle, in the order of their begins; first_range: the first
+	/* ranges: NVTX ranges with a handle, in the order of their starts; first_range: the first
 	 * handle seen */
 	struct join_span ranges[JOIN_RANGES];
 	uint32_t range_count;
