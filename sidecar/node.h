@@ -60,7 +60,7 @@ struct process_lanes {
 	uint32_t next;			/* the lane at which the last batch stopped */
 	bool backlog;			/* events are left unread in this turn */
 	uint64_t lapped_seen;		/* ring_stats.lost_lapped, already reported as a gap */
-	uint64_t drained_ns;		/* begin of the latest turn that read it */
+	uint64_t drained_ns;		/* start of the latest turn that read it */
 };
 
 /* Counts from objects that were closed: readers of earlier attaches, and the join of a process that

@@ -177,7 +177,7 @@ static bool steps_pass(const struct rank *r, uint64_t begin_ns)
 	       (oldest_ns && oldest_ns + MARGIN_NS > begin_ns);
 }
 
-/* A kept window of this rank that contains the range's begin. */
+/* A kept window of this rank that contains the range's start. */
 static struct task *kept_for(struct requests *k, const struct task *t)
 {
 	for (uint32_t i = 0; i < TASKS; i++) {

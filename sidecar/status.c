@@ -424,7 +424,7 @@ static void rank_sample(struct metrics *m, const char *name, double v, const str
 	  st->flagged_self)                                                                        \
 	X(incomplete_steps_total, "Steps not judged because some of their kernels were not seen.", \
 	  st->incomplete)                                                                          \
-	X(host_stall_steps_total, "Steps not judged because the host stood still.",                \
+	X(host_stall_steps_total, "Steps not judged because the machine stood still.",             \
 	  st->host_stall)                                                                          \
 	X(step_seconds, "Median latency of the last steps.", medians(p).latency_ns * 1e-9)         \
 	X(expected_step_seconds, "Median expected latency.", medians(p).expected_ns * 1e-9)        \
@@ -726,16 +726,17 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 			 "Events not recorded: record.analysis is full, or its disk too slow.",
 			 ls.lost});
 	}
-	METRICS(m, {"sysom_host_stalls_total", "Times the host stood still.", stalls},
-		{"sysom_host_stall_seconds_total", "Time during which the host stood still.",
-		 stalled_ns * 1e-9},
-		{"sysom_host_stolen_seconds_total",
-		 "Estimated time taken from the host, short stops included; 0 without real-time "
-		 "threads.",
-		 canary_stolen_ns(n->analysis.canary) * 1e-9},
-		{"sysom_clock_error_seconds", "Largest error of the clock conversion.",
-		 n->clock.error_ns * 1e-9},
-		{"sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
-		 n->run.cpu_share},
-		{"sysom_own_resident_bytes", "Resident memory of sysomd.", rss_bytes()});
+	METRICS(
+	    m, {"sysom_host_stalls_total", "Times the machine stood still.", stalls},
+	    {"sysom_host_stall_seconds_total", "Time during which the machine stood still.",
+	     stalled_ns * 1e-9},
+	    {"sysom_host_stolen_seconds_total",
+	     "Estimated time taken from the machine, short stalls included; 0 without real-time "
+	     "threads.",
+	     canary_stolen_ns(n->analysis.canary) * 1e-9},
+	    {"sysom_clock_error_seconds", "Largest error of the clock conversion.",
+	     n->clock.error_ns * 1e-9},
+	    {"sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
+	     n->run.cpu_share},
+	    {"sysom_own_resident_bytes", "Resident memory of sysomd.", rss_bytes()});
 }

@@ -197,7 +197,8 @@ static void log_acked(const struct wire_reply *r)
 static void log_waiting(struct uplink *u, const char *why)
 {
 	if (*why && strcmp(why, u->waits_for))
-		log_warn("uplink", "the aggregator takes no windows now, they wait: %s", why);
+		log_warn("uplink",
+			 "the aggregator accepts no windows now; they wait in the spool: %s", why);
 	text_copy(u->waits_for, sizeof(u->waits_for), why);
 }
 

@@ -365,7 +365,7 @@ void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
 
 	if (!b)
 		return;
-	/* ignore waits that began earlier: their begin may have been missed */
+	/* ignore waits that began earlier: their start may have been missed */
 	if (on)
 		b->object->bss->os_attached_ns = clock_monotonic_ns();
 	bpf_object__for_each_program(p, b->object->obj)

@@ -16,7 +16,8 @@ struct os_signals;
 
 struct os_signals_options {
 	const char *proc_root, *sys_root; /* NULL: /proc, /sys; borrowed */
-	struct canary *canary;		  /* measures stops of the machine; borrowed, may be NULL */
+	struct canary *canary;		  /* measures stalls of the machine; borrowed, may be
+					   * NULL */
 	bool no_bpf;			  /* only /proc */
 	/* programs not to load, comma-separated; "task_storage" keeps the threads' rows in a hash
 	 * instead; may be NULL */

@@ -36,8 +36,8 @@
  * the answer. */
 #define WAIT_S	 12
 #define WHOLE_MS 15000u
-/* Reads of answers count for no real user, so a service that does not answer delays no user's
- * reads. */
+/* Reads of answers are charged to this uid, which no user has, so a service that does not answer
+ * delays no user's reads. */
 #define RAS_UID UINT32_MAX
 
 struct ras_stats {
@@ -57,7 +57,7 @@ struct ras_node {
 	uint64_t asked_ns;
 	struct ras_stats stats;
 	struct ras_report last; /* the latest answer */
-	/* for each slot: hash of the hang's begin and of the findings that the hang's windows
+	/* for each slot: hash of the hang's start and of the findings that the hang's windows
 	 * already have */
 	uint64_t shipped[LIMIT_NODE_PROCESSES];
 	uint64_t last_unix_ns; /* 0: none yet */
