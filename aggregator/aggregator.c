@@ -490,7 +490,7 @@ static const char *take_option(int *argc, char **argv, const char *name)
 	return value;
 }
 
-/* They end a copy, which then leaves nothing, and not the process. */
+/* These signals end the copy, which then leaves no file, instead of the process. */
 static void hold_signals(void)
 {
 	sigset_t ends;

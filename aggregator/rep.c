@@ -616,7 +616,7 @@ static bool on_done(struct connection *c, size_t bytes)
 				  : on_sent(c, bytes);
 }
 
-/* Of a doomed connection nothing is read any more but its end. */
+/* Bytes of a doomed connection are ignored; it is only read to notice its end. */
 static void on_bytes(struct connection *c, size_t bytes)
 {
 	if (!c->tls) {

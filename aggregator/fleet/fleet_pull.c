@@ -365,8 +365,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 		job->pull.suspect_ns = now_ns;
 }
 
-/* Whether a host was late only once. Windows of peers would explain nothing, and would cost the
- * hosts more than the delay did. If the slowness continues, the next window makes the request. */
+/* Whether a node was late only once. Windows of peers would explain nothing, and would cost the
+ * nodes more than the delay did. If the slowness continues, the next window makes the request. */
 static bool is_brief(const struct digest *d)
 {
 	return d->reason == WINDOW_SELF && d->slow.flagged && d->slow.flagged <= BRIEF_STEPS &&

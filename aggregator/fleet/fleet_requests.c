@@ -57,7 +57,7 @@ struct times {
 struct fleet_requests {
 	struct request_counts sum;
 	struct times now, before;
-	uint64_t period_ns;		 /* begin of `now` */
+	uint64_t period_ns;		 /* start of `now` */
 	struct group *group[GROUPS_MAX]; /* NULL: free */
 	uint64_t groups_full;
 	struct seen *recent; /* ring of RECENT_MAX; NULL: none yet */

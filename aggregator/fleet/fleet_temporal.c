@@ -292,7 +292,7 @@ static void report(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 	}
 	qsort(e->finding.ranks, e->finding.rank_count, sizeof(e->finding.ranks[0]), by_number);
 	e->ended = !open;
-	/* the begin time identifies the finding, even if that role recovers first */
+	/* the start time identifies the finding, even if that role recovers first */
 	if (job->uniform)
 		e->begin_unix_ns = job->uniform_begin_unix_ns;
 	if (job->uniform && open &&

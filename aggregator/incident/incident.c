@@ -207,7 +207,7 @@ static void anomaly_take(struct incident *i, const uint8_t id[16])
 		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
 }
 
-/* Like members, a rank without a number is identified by its node. */
+/* A rank without a number is identified by its node. */
 uint64_t incident_member_key(int32_t rank, const char *node)
 {
 	return rank >= 0 ? (uint64_t)rank : keyed_text(keyed_process(), node) | 1ull << 63;
@@ -516,7 +516,7 @@ static bool is_like(const struct finding *a, const struct finding *b)
 	return a->kind == b->kind && common;
 }
 
-/* Makes the finding's ranks members, and culprits if it accuses. */
+/* Adds the finding's ranks to the incident, as culprits if the finding accuses. */
 static void accuse(struct incident *i, const struct finding_report *report)
 {
 	const struct finding *f = &report->finding;
@@ -573,7 +573,7 @@ static struct finding_report *find_finding(const struct incident_set *s, const s
 }
 
 /* Replaces a finding of this process, or of an earlier one. If it continues the old one, it keeps
- * its begin time. */
+ * its start time. */
 static void replace(const struct incident_set *s, struct finding_report *to,
 		    const struct finding_report *f)
 {
@@ -785,7 +785,8 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 }
 
 /* Whether n is close enough in time. Once a lasting fault has ended, slowness of another rank is
- * another fault. Otherwise waiting ranks and transients of hosts would connect any two faults. */
+ * another fault. Otherwise waiting ranks and transients of other nodes would connect any two
+ * faults. */
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	uint64_t gap = s->config.gap_ns, fault, same;
@@ -916,7 +917,7 @@ static struct incident *match_of(const struct incident_set *s, const struct newc
 	return best;
 }
 
-/* Adds the sums of one member to another's; excerpts move. */
+/* Adds the sums of `from` to those of `to`; excerpts move. */
 static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
 			 struct member *from)
 {

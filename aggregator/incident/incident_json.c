@@ -86,7 +86,7 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 	return out;
 }
 
-/* The list's element for the member's container, added if it is new; NULL: no room. */
+/* The list's element for the rank's container, added if it is new; NULL: no room. */
 static json_t *pod_of(json_t *list, const struct member *m)
 {
 	json_t *place;

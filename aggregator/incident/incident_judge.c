@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windows show what a rank lost against its own past; findings show which ranks are slower than
  * their peers. A rank that either of them accuses is a culprit, unless its slowness was a transient
- * beside a rank that was slow for long. Transients of other hosts may join the incident when they
+ * beside a rank that was slow for long. Transients of other nodes may join the incident when they
  * are close to a fault in time, but they are not the fault. How long a rank is slow decides whether
- * it is a transient, never what that cost: a host that stops for a second costs more than ten
+ * it is a transient, never what that cost: a node that stops for a second costs more than ten
  * seconds of a fault. */
 #include "aggregator/incident/incident_private.h"
 
@@ -145,8 +145,8 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	return (double)(most - m->sent.collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
-/* Several stragglers of one fault lose similar amounts. Ranks with side effects of the fault lose
- * little. */
+/* Several ranks that one fault slows lose similar amounts. Ranks with side effects of the fault
+ * lose little. */
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
 		       const struct member *m)
 {
@@ -220,7 +220,7 @@ static bool is_short_wait(const struct slow_steps *s, double lasted_ns)
 	       lasted_ns < thresholds.time.lasting_ns;
 }
 
-/* Whether the run is a transient: a host that is late once makes one or two steps slow, or a few
+/* Whether the run is a transient: a node that is late once makes one or two steps slow, or a few
  * that cost little. Near a fault it belongs to the incident, but not to the fault. Two things do
  * not count: steps of the window that the node sent when slowness began, and the loss of the first
  * step of its kind. That step may be a checkpoint, which is only recognised when it recurs. */
@@ -638,7 +638,7 @@ static bool is_once(const struct run *r)
 }
 
 /* Collects the fault's runs; returns their number. If there are only brief runs, these are taken: a
- * host may be late for a moment, again and again. */
+ * node may be late briefly, again and again. */
 static uint32_t runs_of(const struct incident *i, const uint64_t *keys, uint32_t key_count,
 			struct run *list)
 {
@@ -757,7 +757,7 @@ bool incident_is_lasting(const struct incident *i, const struct member *m)
 
 /* ---- spikes ---- */
 
-/* Collects the times between the member's spikes, ns; returns their number. gap: room for run_count
+/* Collects the times between the rank's spikes, ns; returns their number. gap: room for run_count
  * + its spikes. */
 static uint32_t spike_gaps(const struct run *r, uint32_t count, double *gap, uint32_t max)
 {

@@ -14,7 +14,7 @@
 #define EXCERPTS  (INCIDENT_PLACES - 1)
 #define KINDS_MAX (EXCERPTS * WINDOW_LEDGER_KINDS)
 
-/* Collects the member's excerpts, each once; returns their number. waited: also those of steps in
+/* Collects the rank's excerpts, each once; returns their number. waited: also those of steps in
  * which it was not slow itself. */
 static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
@@ -214,7 +214,7 @@ static void add_kind(const struct excerpt *p, double weight, const struct coll_s
 			add(p, k, false, weight, s, &to->slow);
 }
 
-/* Adds the member's views of the fault in steps of a kind. A view also stands for dropped windows
+/* Adds the rank's views of the fault in steps of a kind. A view also stands for dropped windows
  * with the same cause. */
 static void add_views(const struct incident *i, const struct member *m, const struct coll_split *s,
 		      struct kind_ledgers *to)

@@ -4,7 +4,7 @@
  *
  *   incident                        of one job
  *    +- row                         id, job, time: its row in the store
- *    +- members[]                   one per rank: sums of its windows, never the windows
+ *    +- members[]                 one per rank: sums of its windows, never the windows
  *    |   +- steps                   its slow steps and what they lost
  *    |   +- sent                    counts of its windows and losses
  *    |   +- own, accused            when it was slow itself; what findings say of it
@@ -12,12 +12,12 @@
  *    |   +- excerpts                the few windows that its verdict is made from
  *    |       +- open, slow, healthy, waiting
  *    |       +- view[]              per cause the window that shows it best
- *    +- runs[]                      slow steps of one member in a row, with their own `steps`
+ *    +- runs[]                      slow steps of one rank in a row, with their own `steps`
  *    +- anomalies[]                 ids, for windows that arrive far apart
  *    +- findings[]                  what detection reported
  *    +- share[]                     whose room its excerpts take: sender, node, job
  *
- * A judgement is made from members, runs and findings; a verdict from a judgement and the excerpts. */
+ * A judgement is made from ranks, runs and findings; a verdict from a judgement and the excerpts. */
 #pragma once
 
 #include "aggregator/incident/incident.h"
@@ -67,7 +67,7 @@ struct incident_spike {
 	bool waits;   /* the rank only waited in them */
 };
 
-/* Counts from the member's windows. */
+/* Counts from the rank's windows. */
 struct sent {
 	uint64_t windows, summaries; /* summaries: number of windows without events */
 	uint64_t collectives;	     /* entered so far, by the window that states most */
@@ -138,7 +138,7 @@ struct incident {
 	struct member *members;
 	uint32_t member_count;
 	size_t member_room;
-	/* of the members' windows; connects windows that arrive far apart */
+	/* of the ranks' windows; connects windows that arrive far apart */
 	struct anomaly *anomalies;
 	uint32_t anomaly_count;
 	size_t anomaly_room;
@@ -150,10 +150,10 @@ struct incident {
 	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
 	uint64_t windows_without_gpu; /* of the windows */
-	uint64_t excerpt_bytes;	      /* of its members' excerpts, each counted once */
+	uint64_t excerpt_bytes;	      /* of its ranks' excerpts, each counted once */
 	/* windows whose excerpts were dropped or not kept for lack of room */
 	uint64_t excerpts_dropped;
-	/* For the search for the next excerpt to drop: the member at which it begins, and how
+	/* For the search for the next excerpt to drop: the rank at which it begins, and how
 	 * important the last dropped excerpt was. */
 	uint32_t excerpt_member, excerpt_rank;
 	uint64_t order; /* of creation */
@@ -239,7 +239,7 @@ struct run *incident_fault_spells(const struct incident *i, const struct member 
 struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m);
 /* Whether the rank was slow for a short time, and j->longest for much longer. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
-/* Whether the run is a transient, as every host has now and then. */
+/* Whether the run is a transient, as every node has now and then. */
 bool incident_is_brief(const struct run *r);
 /* Whether the run is only a few slow steps, spikes or not. */
 bool incident_is_short(const struct run *r);
@@ -254,13 +254,13 @@ void incident_spikes_merge(struct incident *to, const struct incident *from);
 /* The spikes in another function or span than `shown` (may be NULL), longest first. Returns
  * owned. */
 json_t *incident_spikes_json(const struct incident *i, const struct slow_step *shown);
-/* How the member's spikes recur. Returns their number. *period_ns: the time between them; 0: they
+/* How the rank's spikes recur. Returns their number. *period_ns: the time between them; 0: they
  * are too few, or irregular. */
 uint64_t incident_spikes(const struct incident *i, const struct member *m, double *period_ns);
 /* For an incident of requests: the longest slow step in which a process without steps of its own
  * worked and did not wait; NULL: none is known. */
 const struct slow_step *incident_spikes_of_request(const struct incident *i);
-/* Whether the member has a run that is not a transient. */
+/* Whether the rank has a run that is not a transient. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
 			   uint32_t job_ranks);
@@ -277,12 +277,12 @@ int incident_share_compare(const struct incident *a, const struct incident *b);
 void incident_share_weigh(const struct incident_set *s);
 /* Merges two runs. Steps that both have count once. */
 void incident_run_merge(struct run *to, const struct run *from);
-/* The first member with that rank; NULL: none. */
+/* The first entry of that rank; NULL: none. */
 const struct member *incident_member(const struct incident *i, int32_t rank);
 /* The rank, or a hash of the node if the rank has no number. */
 uint64_t incident_member_key(int32_t rank, const char *node);
 
-/* ---- incident_views.c: which excerpts a member keeps. Each excerpt is counted once in the
+/* ---- incident_views.c: which excerpts a rank keeps. Each excerpt is counted once in the
  * excerpt_bytes of the incident and of the set, and the set bounds their sum. Without room the
  * least important excerpt is dropped. ---- */
 
@@ -302,11 +302,11 @@ double incident_views_stands_for(const struct excerpts *e, const struct view *v)
 
 /* ---- incident_waits.c ---- */
 
-/* Call when a requested window of the member comes: notes whom the ranks waited for. Only requested
+/* Call when a requested window of the rank comes: notes whom the ranks waited for. Only requested
  * windows cause this, because they are few, and come after the windows about waiting. fresh may be
  * NULL. */
 void incident_waits_note(struct incident *i, const struct member *of, const struct excerpt *fresh);
-/* Call before the members are merged. The incident that knows more waiting decides. */
+/* Call before the ranks are merged. The incident that knows more waiting decides. */
 void incident_waits_merge(struct incident *to, struct incident *from);
 /* The rank for which the others waited longest, and which waited little itself; NULL: none is
  * known. */

@@ -123,7 +123,7 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 	return true;
 }
 
-/* How many more bytes the member would hold. */
+/* How many more bytes the rank would hold. */
 static int64_t growth(struct member *m, struct view *to, const struct excerpt *p)
 {
 	struct excerpt *old = to->excerpt;
@@ -136,7 +136,7 @@ static int64_t growth(struct member *m, struct view *to, const struct excerpt *p
 	return more;
 }
 
-/* Puts v into that place of the member. */
+/* Puts v into that place of the rank. */
 static void hold(struct incident_set *s, struct incident *i, struct member *m, struct view *to,
 		 const struct view *v)
 {

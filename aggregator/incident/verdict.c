@@ -538,7 +538,7 @@ static bool costs_enough(const struct verdict_inputs *with, double ns)
 	       ns > thresholds.same.factor * with->common_ns;
 }
 
-/* Ranks whose group does not cost enough become minor: on a busy host some rank always waits for a
+/* Ranks whose group does not cost enough become minor: on a busy node some rank always waits for a
  * CPU while another rank has the fault. */
 static void set_minor(const struct verdict_inputs *with, struct incident_judgement *j,
 		      const uint32_t *group, const struct part *part, uint32_t n)
@@ -843,9 +843,9 @@ static double sent_again(const struct member *m)
 	return sum;
 }
 
-/* If several ranks wait for each other on connections that lose segments, blames the host that
- * retransmits most segments. All bad connections of a bad host end at it, so it retransmits more
- * than any other host. */
+/* If several ranks wait for each other on connections that lose segments, blames the rank that
+ * retransmits most segments. All bad connections of a bad node end at it, so its ranks retransmit
+ * more than any others. */
 static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
 {
 	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||

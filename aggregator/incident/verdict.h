@@ -16,7 +16,7 @@ struct verdict {
 	struct diagnosis diagnosis;
 	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: the verdict is about all ranks */
 	uint32_t rank_count;
-	uint64_t begin_unix_ns; /* begin of its ranks' first slow window of the fault; 0: unknown */
+	uint64_t begin_unix_ns; /* start of its ranks' first slow window of the fault; 0: unknown */
 };
 
 /* s: its sources of sketches are used. out: [VERDICTS_MAX]. Returns the number of verdicts, the

@@ -21,7 +21,8 @@ static const struct config_key keys[] = {
     KEY(incidents, "max_incidents", CONFIG_UINT, .min = 0, .max = RETENTION_INCIDENTS_MAX),
 };
 
-/* Time: the product of both lengths, whatever the stars; the job's name is a stranger's. */
+/* Takes at most time proportional to the product of both lengths, however many stars there are,
+ * because the job's name is untrusted. */
 static bool fits(const char *pattern, const char *text)
 {
 	const char *star = NULL, *from = NULL;

@@ -154,7 +154,7 @@ int store_open(struct store **out, const char *dir)
 		err = store_lock(s->dir, &s->lock_fd);
 	if (!err)
 		err = open_db(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-	/* nothing of a foreign file is changed, its journal mode neither */
+	/* a foreign file stays unchanged, even its journal mode, so check before the pragmas */
 	if (!err && sql_number(&s->sql, "SELECT COUNT(*) FROM sqlite_master"))
 		err = store_check_version(s, STORE_SCHEMA_VERSION);
 	if (!err)
@@ -306,7 +306,8 @@ int store_merge_incident(struct store *s, const char *to, const char *from)
 	int err = run_texts(s, ST_MOVE_WINDOWS, to, from);
 
 	if (!err)
-		err = put_merged(s, from, to); /* while `from` is there to say whose it is */
+		err = put_merged(s, from, to); /* before `from` is deleted, because its row names
+					        * the owner */
 	if (!err)
 		err = run_texts(s, ST_DROP_INCIDENT, from, NULL);
 	return err ? err : run_texts(s, ST_MOVE_MERGED, to, from);
@@ -409,8 +410,8 @@ static bool older(uint64_t then_ns, uint64_t age_ns, uint64_t now_ns)
 	return then_ns < now_ns && now_ns - then_ns > age_ns;
 }
 
-/* Removes one thing of the job that its limits do not allow. Evidence goes before incidents, which
- * still have the verdict. 1: removed, 0: nothing to do, -errno. */
+/* Removes one body or incident by which the job exceeds its limits. Bodies go first, because the
+ * incidents still have the verdict. 1: removed, 0: nothing to do, -errno. */
 static int drop_one(struct store *s, const char *job, const struct store_bounds *b,
 		    struct store_removed *out)
 {
@@ -452,7 +453,7 @@ static int keep_job(struct store *s, const char *job, const struct store_bounds 
 	return dropped < 0 ? dropped : 0;
 }
 
-/* The next job in turn, to s->turn; after the last one "". 0 or -errno. */
+/* Sets s->turn to the next job; after the last job, to "". 0 or -errno. */
 static int next_job(struct store *s)
 {
 	struct sql_call c = SQL_ASK(&s->sql, ST_JOB_AFTER, "turn", SQL_TEXT(s->turn));
@@ -487,8 +488,8 @@ static int keep_in_turn(struct store *s, const struct store_bounds *b, struct st
 	return err;
 }
 
-/* Removes the oldest of the largest job of the owner with most. 1: removed, 0: it has nothing that
- * may go, -errno. */
+/* Finds the owner who stores most, and removes the oldest body or closed incident of this owner's
+ * largest job. 1: removed, 0: the job has nothing that may go, -errno. */
 static int drop_of_largest(struct store *s, struct store_removed *out)
 {
 	struct sql_call c = sql_call(&s->sql, ST_LARGEST_JOB_OF_OWNER, "trim");
@@ -514,8 +515,8 @@ static int drop_of_largest(struct store *s, struct store_removed *out)
 	return err ? err : 1;
 }
 
-/* Rows without a body only recognise late copies, so they have a share of the file, and go before
- * the incidents of jobs that have less than the largest. */
+/* Rows without a body only serve to recognise late copies of windows. So they have only a share of
+ * the file, and incidents of jobs other than the largest go after them. */
 static int trim(struct store *s, uint64_t max_bytes, struct store_removed *out)
 {
 	for (int i = 0; i < TRIM_TURNS; i++) {

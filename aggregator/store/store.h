@@ -27,9 +27,9 @@ int store_open(struct store **out, const char *dir);
 int store_open_reader(struct store **out, const char *dir);
 void store_close(struct store *s); /* NULL is a no-op */
 
-/* Copies the store in dir, with its baselines, to the new file `path`, also while an aggregator uses
- * it: the copy is one moment's state. 0, -EEXIST (nothing is overwritten), -ENOSPC and others, which
- * leave no file. */
+/* Copies the store in dir, with its baselines, to the new file `path`, also while an aggregator
+ * uses it: the copy is a consistent snapshot. 0, -EEXIST (nothing is overwritten), -ENOSPC and
+ * others, which leave no file. */
 int store_backup(const char *dir, const char *path);
 /* Makes the store of dir from a backup, which is checked first. -EEXIST (dir has a store), -EBUSY
  * (an aggregator uses dir), -EPROTO (a newer version's, or no backup), -EBADMSG (damaged). */

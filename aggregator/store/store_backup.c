@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A copy is made inside one read transaction, so that it is one moment's state, and no write of the
- * aggregator makes SQLite begin it anew. In WAL mode neither waits for the other; meanwhile the
- * write-ahead log grows, since no page that the copy may still read is overwritten.
- * The baselines are a file of their own, and small: they travel as one value in the copy, so that a
+ * A copy is made inside one read transaction, so that it is a consistent snapshot, and no write of
+ * the aggregator makes SQLite start it again. In WAL mode neither waits for the other; meanwhile
+ * the write-ahead log grows, since no page that the copy may still read is overwritten. The
+ * baselines are a file of their own, and small: they travel as one value in the copy, so that a
  * backup is one file. */
 #include "aggregator/store/store_private.h"
 
@@ -68,7 +68,7 @@ static int copy_pages(struct sql *from, struct sql *to)
 	return err ? err : sql_exec(to, "PRAGMA journal_mode=DELETE", "journal");
 }
 
-/* What SQLite may leave beside a file that it could not finish. */
+/* Removes what SQLite may leave next to a file that it could not finish. */
 static void remove_beside(const char *path)
 {
 	static const char *const ends[] = {"-journal", "-wal", "-shm"};
@@ -105,7 +105,8 @@ static int copy_to(struct sql *from, const char *path,
 	return err ? err : sync_dir_of(path);
 }
 
-/* What processes that were killed left of copies to `path`, each as large as the store. */
+/* Removes unfinished copies to `path` that killed processes left. Each may be as large as the
+ * store. */
 static void remove_unfinished(const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -248,8 +249,7 @@ static int drop_files(struct sql *to, const char *unused)
 	return sql_exec(to, "DROP TABLE IF EXISTS files", "files");
 }
 
-/* Of an empty directory's lock: its holder. */
-/* The daemon's user owns the directory; a restore is often root's. */
+/* The daemon's user owns the directory, but root often runs a restore. */
 static int give_to_owner(const char *dir)
 {
 	static const char *const names[] = {"lock", BASELINES, "store.db"};
@@ -274,7 +274,7 @@ static int restore_into(const char *dir, struct store *from)
 	snprintf(path, sizeof(path), "%s/store.db", dir);
 	if (!access(path, F_OK))
 		return -EEXIST;
-	/* a restore that failed may have left its baselines; the store comes last */
+	/* a failed restore may have left baselines; the store itself is written last */
 	snprintf(path, sizeof(path), "%s/" BASELINES, dir);
 	unlink(path);
 	remove_beside(path);

@@ -34,12 +34,12 @@ enum statement {
 	/* by size: ?1 how many */
 	ST_OLDEST_WINDOWS,
 	ST_OLDEST_INCIDENTS,
-	/* of one job, ?1: what it takes, its oldest body and closed incident with their times */
+	/* of job ?1: its size, its oldest body and its oldest closed incident, with their times */
 	ST_JOB_TAKES,
 	ST_JOB_OLDEST_BODY,
 	ST_JOB_OLDEST_INCIDENT,
 	ST_DROP_BODY,
-	ST_JOB_AFTER, /* ?1 the job before it */
+	ST_JOB_AFTER, /* ?1: the previous job */
 	ST_LARGEST_JOB,
 	ST_LARGEST_JOB_OF_OWNER,
 	ST_TOTALS,

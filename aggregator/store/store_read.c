@@ -89,7 +89,7 @@ json_t *store_findings(struct store *s, const char *incident)
 /* ---- for the API ---- */
 
 #define NAMESAKES_MAX 64
-/* Incidents of a job that are looked at for the one of a time. */
+/* How many incidents of a job are examined to find the one at a given time. */
 #define BEFORE_MAX 256
 
 /* Keys that a name can mean lie from `from` to before `to` (base/job_key.h): 'A' follows '@', and
@@ -110,7 +110,7 @@ static struct name_range range_of(const char *asked)
 	return r;
 }
 
-/* The next key after `job` that can match: longer names, as many as there are, are passed over. */
+/* Advances to the next key after `job` that can match, and skips all longer names in one step. */
 static void go_on(struct name_range *r, const char *job)
 {
 	static const char after_name[] = "#.@"; /* in ascending order; base/job_key.h */
@@ -164,14 +164,14 @@ static bool sees_all(const struct http_user *who)
 	return !who || who->all;
 }
 
-/* Binds the owner whose rows are shown: of users without a number, nobody's. */
+/* Binds the owner whose rows are shown. A user without a number sees no rows. */
 static void bind_owner(struct sql_call *c, const struct http_user *who)
 {
 	SQL_BIND(c, SQL_INTEGER(who->has_uid ? (uint64_t)who->uid : (uint64_t)-2));
 }
 
-/* The lists differ in the index that they use, so each has its own statement. A job is of one owner,
- * and that it is seen was checked. */
+/* The lists differ in the index that they use, so each has its own statement. A job has one owner,
+ * so the lists of one job need no owner: the caller has checked that the user sees the job. */
 static enum statement list_of(const struct store_list *q, bool one)
 {
 	if (!q->job && !sees_all(q->who))
@@ -292,7 +292,7 @@ int store_incident_id(struct store *s, const struct http_user *who, const char *
 	return err ? err : found == 1 ? 0 : found ? -ENOTUNIQ : -ENOENT;
 }
 
-/* The job's incident that holds this time best; NULL: none; owned. */
+/* The job's incident that fits this time best; NULL: none; owned. */
 static json_t *incident_at(struct store *s, const char *job, uint64_t begin_unix_ns,
 			   uint64_t end_unix_ns)
 {
@@ -315,8 +315,8 @@ static json_t *incident_at(struct store *s, const char *job, uint64_t begin_unix
 	return best;
 }
 
-/* Of an incident of requests: the incident of the step that made them late. It may be written later, or
- * become part of another one, so it is looked for when somebody asks. */
+/* For an incident of requests, adds the incident of the step that made them late. That incident may
+ * be written later, or merged into another one, so it is searched at each query. */
 static void put_step_incident(struct store *s, json_t *in)
 {
 	const json_t *list = json_object_get(in, "findings"), *f, *worst = NULL;

@@ -169,8 +169,7 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     "UPDATE findings SET body=replace(replace(body,'\"teller\":','\"reporter\":'),"
     "'\"told_begin_unix_ns\":','\"reported_begin_unix_ns\":');",
 
-    /* whose each job is, and what each job and each owner take: of a job that names no user, the
-     * owner is -1 */
+    /* the owner of each job (-1: the job names no user), and the bytes of each job and owner */
     "ALTER TABLE windows ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;"
     "ALTER TABLE windows ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE incidents ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;"
@@ -226,8 +225,8 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     " DELETE FROM owners WHERE owner=NEW.owner AND bytes=0"
     " AND NOT EXISTS(SELECT 1 FROM jobs WHERE owner=NEW.owner); END;",
 
-    /* a job's incidents count as bytes too; what finds jobs beyond one quota goes, as each has its
-     * own */
+    /* a job's incidents count as bytes too; each job has its own quota, so the index that found
+     * jobs beyond a common quota goes */
     "ALTER TABLE incidents ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
     "DROP TRIGGER incidents_came; DROP TRIGGER incidents_closed; DROP TRIGGER incidents_reopened;"
     "DROP TRIGGER incidents_gone; DROP INDEX jobs_closed;"
@@ -250,7 +249,7 @@ int store_check_version(struct store *s, int64_t newest)
 	struct sql *sql = &s->sql;
 	int err = 0;
 
-	if (version < 0 || id < 0) /* not readable: why? */
+	if (version < 0 || id < 0) /* unreadable: the next statement logs why */
 		err = sql_exec(sql, "SELECT COUNT(*) FROM sqlite_master", "version");
 	if (err)
 		return err;
