@@ -106,7 +106,7 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 		return err;
 	}
 	d.open = incident_verdict_metric(in);
-	snprintf(title, sizeof(title), "%s beside %s: %s", term_rank(culprit->who.rank),
+	snprintf(title, sizeof(title), "%s compared with %s: %s", term_rank(culprit->who.rank),
 		 term_rank(peer->who.rank), incident_text_title(in));
 	err = outfile_open(&out, path);
 	if (!err)
@@ -159,7 +159,7 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	if (err)
 		return err;
 	snprintf(other, sizeof(other), "%s", term_rank(r->who.rank));
-	snprintf(title, sizeof(title), "%s beside %s: %s", other, term_safe(o->base, 80),
+	snprintf(title, sizeof(title), "%s compared with %s: %s", other, term_safe(o->base, 80),
 		 incident_text_title(in));
 	page.other = other;
 	page.title = title;

@@ -12,7 +12,7 @@
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the full tables need; a narrower terminal gets fewer fields. */
 #define NODE_WIDE 100
-#define INDENT	  12 /* of the texts beside the labels */
+#define INDENT	  12 /* of the texts after the labels */
 
 /* Some causes only count input of the job that sysomd can't use. */
 static bool loses_events(const char *cause)

@@ -123,7 +123,7 @@ static const char *cell(const struct column *c, const json_t *r, unsigned width)
 			   : term_safe(jsonget_text(r, c->key), width);
 }
 
-/* The table's width on a terminal of so many columns. */
+/* The table's width on a terminal of this many columns. */
 static unsigned table_columns(unsigned columns)
 {
 	unsigned n = 0;

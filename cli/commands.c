@@ -144,7 +144,7 @@ int commands_list(const struct client *c, const char *what, const char *state, c
 			*out = NULL;
 			break;
 		}
-		/* an empty page is the last one: a hostile server could continue for ever */
+		/* an empty page is the last one: a hostile server could continue forever */
 		if (!json_array_size(json_object_get(page, what)))
 			json_object_del(page, "next");
 		json_array_extend(json_object_get(*out, what), json_object_get(page, what));

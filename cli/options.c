@@ -194,7 +194,7 @@ static const char *store(const struct option_row *r, void *to, const char *text)
 	return NULL;
 }
 
-/* Whether the command takes so many positional arguments; else after a message. */
+/* Whether the command takes this many positional arguments; if not, prints a message. */
 static bool takes(const struct command *c, int count, char **args)
 {
 	if (count < c->args_min)

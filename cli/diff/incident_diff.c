@@ -85,7 +85,7 @@ const struct trace_rank *incident_diff_peer(const json_t *in, const struct trace
 
 /* ---- the GPU ---- */
 
-/* Per host record the innermost span in which it began, as index + 1. Records are in order of begin,
+/* Per host record the innermost span in which it began, as index + 1. Records are in order of start,
  * longer ones first. */
 static uint32_t *find_spans(const struct trace_rank *r)
 {

@@ -14,7 +14,7 @@
 
 #include "analysis/cause/profile.h"
 
-/* The period at 10,000 samples a second; no profile has so many counts in every line. */
+/* The period at 10,000 samples a second; no profile has that many counts in every line. */
 #define FOLDED_NANOSECONDS_MIN 100000.0
 /* The range of a value above 0, and of a sample's weight. Sums of all lines, their squares and quotients
  * stay finite. */

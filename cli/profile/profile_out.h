@@ -14,7 +14,7 @@ struct profile_out {
 	enum profile_group group;
 	bool blocked; /* folded stacks: blocked time instead of time on the CPU */
 	const char *title, *note, *open; /* of a flame graph (struct profile_flame) */
-	/* of pprof: begin of the batch; time between a thread's samples */
+	/* of pprof: start of the batch; time between a thread's samples */
 	uint64_t realtime_ns, period_ns;
 };
 

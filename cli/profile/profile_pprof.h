@@ -8,7 +8,7 @@
 
 #include "cli/profile/profile_names.h"
 
-/* realtime_ns: begin of the batch, Unix time; period_ns: between two samples of a busy thread. 0, -ENOMEM,
+/* realtime_ns: start of the batch, Unix time; period_ns: between two samples of a busy thread. 0, -ENOMEM,
  * -EIO. */
 int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_names *names,
 			uint64_t realtime_ns, uint64_t period_ns);

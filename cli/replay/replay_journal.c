@@ -213,7 +213,7 @@ static int begin_rank(struct replay_journal *j, uint32_t slot, const struct jour
 	if (j->rank[slot])
 		settle(j, j->rank[slot]);
 	drop_rank(j, slot);
-	/* a file with many ranks must not make us build models for ever */
+	/* a file with many ranks must not make us build models forever */
 	if (j->memory_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES ||
 	    j->made_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES + LIMIT_JOURNAL_WORK * j->read_bytes)
 		return -E2BIG;

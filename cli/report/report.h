@@ -20,9 +20,9 @@ int report_plots_heat(FILE *to, const json_t *incident, const struct trace_model
  * latency. */
 void report_plots_roofline(FILE *to, const json_t *incident, const struct trace_model *m);
 
-/* The culprit beside its peer: the differential flame graph, and the functions whose share of the CPU
- * differs significantly. A flame graph is a page within the page, so styles and scripts stay separate.
- * 0, -ENOMEM, -E2BIG. */
+/* The culprit compared with its peer: the differential flame graph, and the functions whose share
+ * of the CPU differs significantly. A flame graph is a page within the page, so styles and scripts
+ * stay separate. 0, -ENOMEM, -E2BIG. */
 int report_stacks_diff(FILE *to, const struct incident_diff *d);
 /* The culprit's stacks: a summary and, with graph, a flame graph; nothing without stacks. 0, -ENOMEM,
  * -E2BIG; the caller checks the file for write errors. */

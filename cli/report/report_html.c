@@ -67,7 +67,7 @@ static int put_table(FILE *to, const char *id, struct side side[2])
 	return 0;
 }
 
-/* A rank's slow steps beside the others of the same windows. */
+/* A rank's slow steps, compared with the others of the same windows. */
 static int put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
 {
 	struct side side[2] = {{.name = "others"}, {.name = "slow"}};
@@ -93,8 +93,8 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 	snprintf(side[0].name, sizeof(side[0].name), "rank %d", peer->who.rank);
 	snprintf(side[1].name, sizeof(side[1].name), "rank %d", culprit->who.rank);
 	if (side[0].k && side[1].k) {
-		fprintf(to, "<h2>Kernels of rank %d beside rank %d</h2>\n", culprit->who.rank,
-			peer->who.rank);
+		fprintf(to, "<h2>Kernels of rank %d compared with rank %d</h2>\n",
+			culprit->who.rank, peer->who.rank);
 		return put_table(to, "beside", side);
 	}
 	free(side[0].k);
@@ -102,7 +102,7 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 	return 0;
 }
 
-/* The culprit beside its peer; *cpu: with stacks. */
+/* The culprit compared with its peer; *cpu: with stacks. */
 static int put_difference(FILE *to, const json_t *in, const struct trace_model *m,
 			  const struct trace_rank *culprit, const struct trace_rank *peer,
 			  bool *cpu)
@@ -116,7 +116,8 @@ static int put_difference(FILE *to, const json_t *in, const struct trace_model *
 	err = peer ? incident_diff_make(&d, m, peer, culprit) : -ENODATA;
 	if (err == -ENODATA)
 		fprintf(to,
-			"<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">There is "
+			"<section id=\"diff\">\n<h2>Comparison with a peer</h2>\n<p "
+			"class=\"dim\">There is "
 			"no window of a healthy peer with stacks or kernels, so %s is compared "
 			"with none.</p>\n</section>\n",
 			term_rank(culprit->who.rank));

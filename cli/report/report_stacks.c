@@ -140,14 +140,14 @@ int report_stacks_diff(FILE *to, const struct incident_diff *d)
 	int err = f ? 0 : -ENOMEM;
 
 	if (f) {
-		snprintf(title, sizeof(title), "rank %d beside rank %d", d->other->who.rank,
+		snprintf(title, sizeof(title), "rank %d compared with rank %d", d->other->who.rank,
 			 d->base->who.rank);
 		err = incident_diff_page(f, d, title, REPORT_SHARE_MIN);
 		if (fclose(f) && !err)
 			err = -ENOMEM;
 	}
 	if (!err) {
-		fprintf(to, "<section id=\"diff\">\n<h2>Rank %d beside %s</h2>\n",
+		fprintf(to, "<section id=\"diff\">\n<h2>Rank %d compared with %s</h2>\n",
 			d->other->who.rank, incident_diff_name(d, false));
 		put_frame(to, "diff-flame", "differential flame graph", page);
 		err = d->has_cpu ? put_functions(to, d) : 0;

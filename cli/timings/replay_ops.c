@@ -332,7 +332,7 @@ static double step_time(struct ops *o)
 	return out;
 }
 
-/* Sorts workers by rank, steps and stages by number: the order of rows means nothing. */
+/* Sorts ranks, steps and stages by number: the order of rows means nothing. */
 static int renumber(struct ops *o)
 {
 	uint32_t *rank = replay_workers_places(&o->r.rank),
@@ -411,7 +411,7 @@ static int fill(struct ops *o)
 	return 0;
 }
 
-/* How much one kind of a worker's compute grew from the steps outside [first, last] to those inside,
+/* How much one kind of a rank's compute grew from the steps outside [first, last] to those inside,
  * relative to the others of its stage; without others, absolutely. NAN: not known. */
 static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first,
 		     uint64_t last)

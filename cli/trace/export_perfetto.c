@@ -624,7 +624,7 @@ static bool is_worker_but_first(const struct trace_rank *r, const struct record 
 	return span->func == PROCESS_WORKER && r->who.rank > 0;
 }
 
-/* The span that a part names by its begin and name; NULL: the window does not have it. */
+/* The span that a part names by its start and name; NULL: the window does not have it. */
 static const struct record *span_of(const struct trace_rank *r, const struct record *part)
 {
 	size_t at = SORTED_FROM(r->host, r->host_count, begin_ns, part->begin_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trace_lanes.h - distributes slices to lanes so that they nest properly (or do not overlap) on each lane:
- * trace viewers match begins and ends per track. Pure; the caller owns the memory. */
+ * trace viewers match the start and end of slices per track. Pure; the caller owns the memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ struct trace_slice {
 	uint8_t lane;	/* result; TRACE_LANES_NONE: no room */
 };
 
-/* slices: sorted by begin, longer ones first. nest: one may be inside another. Returns the number of lanes;
+/* slices: sorted by start, longer ones first. nest: one may be inside another. Returns the number of lanes;
  * *left_out: slices without a lane. */
 unsigned trace_lanes_assign(struct trace_slice *slices, size_t count, bool nest,
 			    uint64_t *left_out);

@@ -66,7 +66,7 @@ struct trace_rank {
 	int64_t realtime_offset_ns;   /* of the first window, and of all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;
-	struct window_step *steps; /* after finish: by begin, no duplicates */
+	struct window_step *steps; /* after finish: by start, no duplicates */
 	size_t step_count, step_room;
 	struct trace_window *windows;
 	size_t window_count, window_room;
