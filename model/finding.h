@@ -83,7 +83,7 @@ struct finding_report {
 	bool ended;
 	uint64_t sender; /* the node whose beats reported the job; 0: unknown */
 	/* The incident set fills these, not the caller. reporter: the process that reported it
-	 * last. reported_begin_unix_ns: the begin that it reported; begin_unix_ns may be earlier,
+	 * last. reported_begin_unix_ns: the start that it reported; begin_unix_ns may be earlier,
 	 * from another process's report. */
 	uint64_t reporter, reported_begin_unix_ns;
 };

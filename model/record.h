@@ -31,7 +31,7 @@ enum record_kind {
 	RECORD_API = 12,       /* replay only: any other host API call */
 	RECORD_SPAN_REQUEST =
 	    13, /* one request that a Python span handles; begin_ns == end_ns and name: the span's
-		 * begin and name, bytes = tokens, key = hash of the request's id */
+		 * start and name, bytes = tokens, key = hash of the request's id */
 	/* device: actions of a GPU */
 	RECORD_KERNEL = 32,
 	RECORD_COLL_KERNEL = 33, /* a kernel of the communication library */

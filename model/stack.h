@@ -171,7 +171,7 @@ enum stack_switch_cause {
 #define STACK_SWITCH_NOT_OURS (1u << 31)
 /* In place of a waker's number: a timer ended the wait. */
 #define STACK_WAKER_TIMER UINT32_MAX
-/* Bits beside a waker's number, which is below 2^22. They say what ended the wait. NETWORK: data
+/* Bits above a waker's number, which is below 2^22. They say what ended the wait. NETWORK: data
  * that arrived from the network. PROCESS: a system call of another process. CHILD: the thread's
  * process started that other process, directly or through others. */
 #define STACK_WAKER_NETWORK (1u << 22)

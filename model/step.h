@@ -11,7 +11,7 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 /* the GPU worked for less than 70% of its latency: it waited for launches */
 #define STEP_FLAG_CPU_BOUND 0x02
 #define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
-/* at an edge of the recording: its begin is not a boundary; not judged */
+/* at an edge of the recording: its start is not a boundary; not judged */
 #define STEP_FLAG_FIRST 0x08
 /* at an edge of the recording: it ends with the file, not at a boundary; not judged */
 #define STEP_FLAG_LAST 0x20
@@ -94,7 +94,7 @@ enum kinds_part {		  /* the account that took longer */
 struct kinds_row {
 	bool by_work;
 	uint32_t part;	    /* index: enum kinds_part */
-	uint64_t period;    /* steps between the begins of two occurrences; 0: irregular */
+	uint64_t period;    /* steps between the starts of two occurrences; 0: irregular */
 	uint64_t period_ns; /* it recurs by the clock; 0: by its number of steps */
 	uint64_t count;	    /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */

@@ -213,7 +213,7 @@ struct beat_comm {
 	uint64_t ended; /* entered collectives up to the last one whose kernel was seen to end */
 	uint32_t func, seq; /* the last one entered */
 	uint64_t bytes;
-	uint64_t call_ns, done_ns; /* begin of its call; end of its kernel, 0: not seen */
+	uint64_t call_ns, done_ns; /* start of its call; end of its kernel, 0: not seen */
 	/* The first collective that was not seen to end (number ended + 1). Needed because ranks go
 	 * on entering collectives after the one that hangs. Reported only if nothing was entered
 	 * for a while. open_func 0: not reported. dtype as in records. */
