@@ -274,7 +274,7 @@ static uint64_t from_scaled(const struct model *m, int64_t t)
 	return m->base + (uint64_t)t * (uint64_t)m->scale;
 }
 
-/* The expected begin of a row without its usual gap: after the previous row, and after the end of
+/* The expected start of a row without its usual gap: after the previous row, and after the end of
  * its lane. */
 static int64_t model_floor(const struct model *m, const struct lane *l)
 {

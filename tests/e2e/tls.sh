@@ -237,7 +237,7 @@ refuses_aggregator "of another name" elsewhere a 'is of "elsewhere", not of "loc
 pki_issue "$P/bad-a" localhost serverAuth "-2 days" "-1 hour"
 refuses_aggregator "that is expired" localhost bad-a 'the certificate of "localhost" is valid until'
 pki_issue "$P/bad-b" localhost serverAuth
-refuses_aggregator "of a foreign authority" localhost bad-b 'the certificate of "localhost" is by "CN=authority b", which tls.ca does not have'
+refuses_aggregator "of a foreign authority" localhost bad-b 'the certificate of "localhost" is issued by "CN=authority b", which tls.ca does not have'
 self_signed localhost
 refuses_aggregator "that is self-signed" localhost self 'the certificate of "localhost" is self-signed'
 pki_issue "$P/bad-a" localhost clientAuth

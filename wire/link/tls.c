@@ -555,9 +555,10 @@ static void explain(struct tls_session *s, const struct chain *c)
 			 s->peer);
 		break;
 	case TLS_FOREIGN:
-		snprintf(s->why, sizeof(s->why),
-			 "the certificate of \"%s\" is by \"%s\", which tls.ca does not have", who,
-			 issuer);
+		snprintf(
+		    s->why, sizeof(s->why),
+		    "the certificate of \"%s\" is issued by \"%s\", which tls.ca does not have",
+		    who, issuer);
 		break;
 	case TLS_CRL_OLD:
 		snprintf(s->why, sizeof(s->why),
@@ -589,7 +590,7 @@ static int judge(struct tls_session *s, struct loaded *by)
 
 	if (!chain_of(&c, s->session)) {
 		s->fault = TLS_MISSING;
-		text_copy(s->why, sizeof(s->why), "it shows no certificate");
+		text_copy(s->why, sizeof(s->why), "it presents no certificate");
 		return -EPROTO;
 	}
 	gnutls_certificate_get_trust_list(by->credentials, &trusted);
@@ -790,7 +791,7 @@ static int fail(struct tls_session *s, int err)
 	}
 	if (err == GNUTLS_E_NO_CERTIFICATE_FOUND || err == GNUTLS_E_CERTIFICATE_REQUIRED) {
 		s->fault = TLS_MISSING;
-		text_copy(s->why, sizeof(s->why), "it shows no certificate");
+		text_copy(s->why, sizeof(s->why), "it presents no certificate");
 	} else if (err == GNUTLS_E_PREMATURE_TERMINATION) {
 		s->fault = TLS_PROTOCOL;
 		text_copy(s->why, sizeof(s->why), "it hung up");
