@@ -46,8 +46,8 @@
 /* Ranks whose process ended while other ranks of the job continued: a later process with such a
  * rank is reported as a restart. As many as a node has processes at once. */
 #define LIMIT_NODE_ENDED LIMIT_NODE_PROCESSES
-/* Open requests of serving jobs, some 500 bytes each: engines run some hundred at a time, and queues
- * of ten thousand would take minutes. */
+/* Open requests of serving jobs, some 600 bytes each: engines run some hundred at a time, and
+ * queues of ten thousand would take minutes. */
 #define LIMIT_NODE_REQUESTS 65536u
 /* How long a node sends pieces of a job's requests after it was asked for them: twice the time
  * after which it is asked again. */
@@ -123,8 +123,8 @@
 #define LIMIT_WINDOW_SIGNALS 64u
 
 /* ---- on the wire ---- */
-/* One window, encoded and compressed. Both ends enforce it, because nng resends a larger one for
- * ever. */
+/* One window, encoded and compressed. Both ends enforce it, because nng resends a larger one
+ * forever. */
 #define LIMIT_WIRE_MESSAGE_BYTES (8u << 20)
 /* How far a hostile 8 MiB of zstd may unpack. */
 #define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
@@ -135,7 +135,7 @@
 #define LIMIT_WIRE_WORK_BYTES	 (1u << 20)
 #define LIMIT_WINDOW_RECORDS	 1000000u
 #define LIMIT_WINDOW_STEPS	 4096u
-/* The longest time from a window's begin to its end. The recorder holds less than a day of a
+/* The longest time from a window's start to its end. The recorder holds less than a day of a
  * running job. A longer window would merge all later faults of its job. */
 #define LIMIT_WINDOW_NS 86400000000000ull
 /* Value of an OS signal, in any unit. */
@@ -209,7 +209,7 @@
 #define LIMIT_CROSS_ENTRIES 4096u
 /* The most launched kernels identify a rank's kind of work; a step has some hundred names. */
 #define LIMIT_ROLE_KERNELS 64u
-/* Simultaneous faults of one job with different begins. */
+/* Simultaneous faults of one job with different starts. */
 #define LIMIT_CROSS_FINDINGS 64u
 /* ---- waterline and baselines ---- */
 /* Functions per role: a rank's sketch has at most 512, and ranks of a role run the same ones. */
@@ -243,7 +243,7 @@
 #define LIMIT_ALERTS 1024u
 /* Findings per incident: a few slow ranks, found one by one. */
 #define LIMIT_INCIDENT_FINDINGS 32u
-/* Functions of spikes per incident, 2.5 KB each; the longest ones. */
+/* Functions of spikes per incident, 1.9 KB each; the longest ones. */
 #define LIMIT_INCIDENT_SPIKES 8u
 /* Excerpts (analysis/cause/excerpt.h), some 50 KB each, of all live incidents. */
 #define LIMIT_INCIDENT_EXCERPT_BYTES (200u << 20)
@@ -325,7 +325,7 @@
 #define LIMIT_STACKS_KEPT_NS	180000000000ull
 
 /* Build IDs that the aggregator was already asked about. A node with 8 ranks of PyTorch maps
- * some 400 files; if the whole node is sampled, some thousand. Each entry takes 48 bytes and its
+ * some 400 files; if the whole node is sampled, some thousand. Each entry takes 64 bytes and its
  * path. */
 #define LIMIT_OFFER_FILES      4096u
 #define LIMIT_OFFER_PATH_BYTES 1024u
@@ -338,13 +338,13 @@
 #define LIMIT_SYMBOLS (1u << 26)
 /* C++ can mangle longer names; those are cut and not demangled. */
 #define LIMIT_SYMBOL_NAME_BYTES 16384u
-/* Files whose digest is cached, 100 bytes each; a node with 8 ranks of PyTorch maps some 400. */
+/* Files whose digest is cached, 80 bytes each; a node with 8 ranks of PyTorch maps some 400. */
 #define LIMIT_SYMBOL_CONTENTS 2048u
 /* .gnu_debugdata unpacked, and the memory for unpacking: libxul's has 8 MB. */
 #define LIMIT_SYMBOL_MINI_BYTES (64u << 20)
 /* LZMA packs a symbol table to between a third and a tenth, but zeros to a seven-thousandth. */
 #define LIMIT_SYMBOL_MINI_RATIO 64u
-/* Files in a Build-ID directory, 40 bytes of memory each. A distribution has 170,000 debug
+/* Files in a Build-ID directory, 80 bytes of memory each. A distribution has 170,000 debug
  * files. */
 #define LIMIT_SYMBOL_FILES (1u << 19)
 /* One upload; debug files of the largest CUDA libraries are 3 to 5 GB. */
@@ -355,7 +355,7 @@
 #define LIMIT_SYMBOL_CHUNK_BYTES (64u << 20)
 
 /* ---- the CPU sampler (sampler/, bpf/) ---- */
-/* Sampling a whole training host sees some thousand processes; the kernel's map has this size. */
+/* Sampling a whole training node sees some thousand processes; the kernel's map has this size. */
 #define LIMIT_SAMPLER_PROCESSES 4096u
 /* A frame has 20 bits for the file (bpf/sampler_format.h). */
 #define LIMIT_SAMPLER_FILES 0xfffffu
@@ -365,7 +365,7 @@
 /* Counts of one period in the kernel, in two sets, 160 bytes each: at most 2 x 20 MiB. 128 CPUs at
  * 200 Hz fill one in 5 s if no two samples are alike. Samples without space are counted as lost. */
 #define LIMIT_SAMPLER_COUNTS (1u << 17)
-/* Switch records that wait for a drain, 104 bytes each: the difference is room in a batch for the
+/* Switch records that wait for a drain, 208 bytes each: the difference is room in a batch for the
  * records that a drain adds. */
 #define LIMIT_SAMPLER_SWITCHES (LIMIT_STACK_SWITCHES - 4096u)
 /* Kernel symbols: a distribution's kernel with modules has 250,000, of which a third are code. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * probe.h - hash tables with open addressing; all tables of this tree use it. Header only. An index
- * holds numbers of things that live in an array of the caller's, who says which are alike:
+ * holds the numbers of things in the caller's array; the caller decides which are alike:
  * PROBE_EACH(i, &t, hash) if (alike(&thing[i.number], key)) return i.number; err = probe_add(&t,
  * hash, count); The hash is stored with each number. So the index can grow without computing hashes
  * again, and things with other hashes are not compared. Trust: the hash of a key that a peer
- * chooses is keyed (base/keyed.h).
- * Threads: one caller. */
+ * chooses is keyed (base/keyed.h). Threads: one caller. */
 #pragma once
 
 #include <errno.h>

@@ -34,6 +34,6 @@ void service_stopping(void);
 /* Ends the loop. If the daemon still runs 60 s later, because a disk or a library blocks, it exits
  * with EXIT_FAILED; systemd would kill it after 90 s. */
 void service_stop(struct loop *l);
-/* SIGTERM and SIGINT stop the loop so. Call before any thread starts: all inherit the signal mask. 0,
- * -errno. */
+/* SIGTERM and SIGINT stop the loop in this way. Call before any thread starts: all inherit the
+ * signal mask. 0, -errno. */
 int service_stop_on_signals(struct loop *l);

@@ -193,7 +193,7 @@ static unsigned by_token(struct http_access *a, const struct http_sender *from,
 	known = a->tokens ? http_tokens_find(a->tokens, from->token) : NULL;
 	if (!known) {
 		*why = a->tokens ? "the token is not one of this server's http.tokens"
-				 : "this server has no http.tokens, so it takes no token";
+				 : "this server has no http.tokens, so it accepts no token";
 		return 401;
 	}
 	*out = *known;
