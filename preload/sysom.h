@@ -31,8 +31,7 @@ extern "C" {
 /* A step begins. work says how much there is to do, in units that the latency should grow with:
  * batch size, prefill tokens, decode tokens, sequence length... Up to four values, with the same
  * meaning in each step; NULL and 0 for none. A value that is negative, above 1e15 or not a number
- * counts as 0, and sysom doctor says so. Steps do not nest: a begin inside a step ends that
- * step. */
+ * counts as 0, and sysom doctor says so. Steps do not nest: a call inside a step ends that step. */
 void sysom_step_begin(const double *work, unsigned count);
 /* The host has issued all work of the step; the GPU may still be busy with it. */
 void sysom_step_end(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Spans of a thread nest, so each thread has a stack of open ones. An end that finds its begin
+ * Spans of a thread nest, so each thread has a stack of open ones. An end that finds its start
  * further down closes those above it (their ends were missed, as when greenlets switch stacks); an
- * end without a begin is ignored. */
+ * end without a start is ignored. */
 #include "preload/python/python_hook.h"
 
 #include <math.h>
@@ -158,7 +158,7 @@ static void pack_put(void *arg, const struct python_request *r)
 		pack_flush(p);
 }
 
-/* t_begin: begin of the span, which identifies it in events. True: the span is a step, and
+/* t_begin: start of the span, which identifies it in events. True: the span is a step, and
  * continues with requests of the step before. */
 static bool push_requests(struct tracer_thread *t, const struct python_hook *h, uint64_t t_begin,
 			  const struct python_arguments *a, struct py_object *returned)
