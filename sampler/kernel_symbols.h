@@ -12,6 +12,6 @@ struct kernel_symbols;
 int kernel_symbols_open(struct kernel_symbols **out, const char *path);
 void kernel_symbols_close(struct kernel_symbols *k); /* NULL is a no-op */
 /* The code symbol that contains address; a symbol ends where the next one begins. *offset: from its
- * begin. "" if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the
+ * start. "" if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the
  * next call. */
 const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint64_t *offset);

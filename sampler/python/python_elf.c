@@ -199,12 +199,12 @@ static void cold_guess(struct python_elf *e, const struct symbol_elf *file, cons
 		memcpy(&distance, &code[i + 1 + conditional], 4);
 		to = hot.begin + i + 5 + conditional + (uint64_t)(int64_t)distance;
 		f = function_find(begin, count, to);
-		/* counts jumps into the middle of another function; a tail call jumps to a begin */
+		/* counts jumps into the middle of another function; a tail call jumps to a start */
 		if (f < count && to != begin[f] && (to < hot.begin || to >= hot.end) &&
 		    ++jumps[f] > jumps[best])
 			best = f;
 	}
-	/* the cold part ends at the next function's begin */
+	/* the cold part ends at the next function's start */
 	if (jumps[best] >= ELF_COLD_JUMPS_MIN && best + 1 < count &&
 	    begin[best + 1] - begin[best] < ELF_EVAL_BYTES_MAX) {
 		range_add(e->eval, &e->eval_count, PYTHON_ELF_EVAL_MAX, begin[best],

@@ -31,7 +31,7 @@ static const struct debug_field debug_fields[] = {
     WIDE(interp_next, 64, 64, 1 << 20, 8),
     NARROW(threads_head, 72, 72, 65536, 8),
     NARROW(interp_gil, 112, 120, 65536, 8),
-    /* both from the begin of PyInterpreterState, which contains the GIL */
+    /* both from the start of PyInterpreterState, which contains the GIL */
     NARROW(gil_locked, 136, 144, 65536, 4),
     NARROW(gil_holder, 144, 152, 65536, 8),
     NARROW(tstate_next, 168, 192, PYTHON_SCRATCH_BYTES - 8, 8),

@@ -3,7 +3,7 @@
  * counts a whole sleep in the period in which it ends. We report a part of it earlier, remember
  * that part here, and subtract it from the count when the count arrives. So the weights of all
  * batches add up to the time asleep, and each part is reported near the time when it was slept. A
- * sleep is identified by its thread and its begin. The reported time is repaid by the next count of
+ * sleep is identified by its thread and its start. The reported time is repaid by the next count of
  * that thread with these stacks. This count can arrive only after the sleep has ended, because a
  * thread sleeps once at a time. It may arrive one drain after the sleeper's entry has disappeared,
  * because programs run while the maps are read.

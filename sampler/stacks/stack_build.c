@@ -320,8 +320,8 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	return memo->used ? memo : NULL;
 }
 
-/* The begin of a slice. Its number is CLOCK_MONOTONIC divided by the slice length, cut to 32 bits,
- * so of the possible begins it takes the one nearest to the period. */
+/* The start of a slice. Its number is CLOCK_MONOTONIC divided by the slice length, cut to 32 bits,
+ * so of the possible starts it takes the one nearest to the period. */
 static uint64_t slice_begin(const struct stack_build *b, uint32_t slice)
 {
 	uint64_t now = b->slice_ns ? b->begin_ns / b->slice_ns : 0;

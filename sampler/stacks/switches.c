@@ -24,7 +24,7 @@ struct recorded {
 	bool used, leaving, ended;
 	uint64_t since_ns;	   /* when the kernel began recording */
 	uint64_t begin_ns, end_ns; /* as struct stack_switch_thread; begin_ns 0: no row seen yet */
-	/* An off-CPU interval that was reported before its end: its begin, and the end of the
+	/* An off-CPU interval that was reported before its end: its start, and the end of the
 	 * reported part. */
 	uint64_t open_out_ns, open_until_ns, open_ns[STACK_SWITCH_STATES];
 	struct sampler_switch_skipped known; /* the sums reported so far */

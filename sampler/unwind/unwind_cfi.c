@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * unwind_cfi.c - see unwind_cfi.h. libdw can run these programs too, but for one address at a time
- * and each time from the function's begin. That is too slow for the 1.4 million rows of one
+ * and each time from the function's start. That is too slow for the 1.5 million rows of one
  * file. */
 #include "sampler/unwind/unwind_cfi.h"
 

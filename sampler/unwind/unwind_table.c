@@ -35,7 +35,7 @@ struct fde {
 };
 
 struct raw_row {
-	uint32_t offset; /* from the function's begin */
+	uint32_t offset; /* from the function's start */
 	uint32_t rule;
 };
 

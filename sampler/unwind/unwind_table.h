@@ -15,7 +15,7 @@
 
 /* Valid from `address` to the next row's address. */
 struct unwind_table_row {
-	uint32_t address; /* ELF virtual address minus the table's begin */
+	uint32_t address; /* ELF virtual address minus the table's start */
 	uint32_t rule;	  /* index into rules */
 };
 
