@@ -431,7 +431,7 @@ static int put(struct symbol_store *s, struct upload *u, enum symbol_quality qua
 	int err;
 
 	if (quality <= before) {
-		*why = "as good a file is there";
+		*why = "an equally good file is stored";
 		s->stats.refused_stripped++;
 		return -EEXIST;
 	}
