@@ -13,7 +13,7 @@
 #include "wire/fields.h"
 #include "wire/pack.h"
 
-/* The longest event: JOURNAL_RANK with three texts; a step has 45 numbers. */
+/* The longest event: JOURNAL_RANK with three texts; a step has 40 numbers. */
 #define EVENT_BYTES_MAX 2048u
 #define BLOCK_MAGIC	0x4b4c424au /* "JBLK" */
 
