@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * columns.h - record and step arrays as packed columns (docs/wire-format.md, "Columns").
+ * columns.h - record and step arrays as packed columns (docs/wire-format.md, "Packed fields").
  * Threads: any. Trust: the unpack functions take hostile bytes and write only the rows that the
  * caller allocated; before allocating, call columns_rows_fit. Only the layout is checked: the
  * caller checks names, kinds and times. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slow_step_json.h - a slow step as JSON (docs/INTERFACES.md, "Incident"). Threads: any. */
+ * slow_step_json.h - a slow step as JSON (docs/INTERFACES.md, "Incidents"). Threads: any. */
 #pragma once
 
 #include <jansson.h>
