@@ -143,7 +143,7 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 	return s->value - normal;
 }
 
-/* Converts ms/s of a thread to ns per slow step: the mean one, because few of them may have lost
+/* Converts ms/s of a thread to ns per slow step of mean length, because a few steps may have lost
  * nearly all of the time. The figure is a median; what detection measured as lost is a mean. */
 static double per_step(const struct diagnosis_view *v, double ms_per_s)
 {

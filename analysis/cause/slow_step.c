@@ -287,7 +287,7 @@ static void add_stack(struct finder *f, uint32_t stack, double ns, bool blocked)
 	}
 }
 
-/* A sample has the time of its slice. */
+/* A sample only has the start of its slice; this is the middle. */
 static uint64_t time_of(const struct stack_sample *s)
 {
 	return s->time_ns + STACK_SLICE_NS / 2;

@@ -49,7 +49,8 @@ int cross_open(struct cross **out, const char *job, const struct peers_config *c
 void cross_close(struct cross *c); /* NULL is a no-op */
 
 /* slot: the caller's dense number of a rank, below LIMIT_FLEET_RANKS; node: dense number of its
- * node. role "": the rank is compared with nobody. Call again when one of them changes. 0, -ENOMEM. */
+ * node. role "": the rank is compared with nobody. Call again when one of them changes. 0, -EINVAL
+ * (no such slot), -ENOMEM. */
 int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const char *role,
 	      uint64_t now_ns);
 /* The job's ranks do different work: from now on report only changes, and drop open findings. */

@@ -13,7 +13,7 @@
 #include "model/thresholds.h"
 
 /* Samples needed if no rank's self time rose: then the network is slow, or a slow rank is not found
- * yet. A new run needs as many to warm up (compilation, caches). */
+ * yet. A new run may take as many to warm up (compilation, caches). */
 #define SURE_ALONE (2 * thresholds.count.few)
 
 struct kept {
