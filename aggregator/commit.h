@@ -70,7 +70,7 @@ void commit_stop(struct commit *c);
 void commit_close(struct commit *c);
 /* 0: done will be called; -EBUSY: too much is pending, -ESHUTDOWN: stopped. */
 int commit_push(struct commit *c, struct commit_item *item);
-/* Copies f and commits it with the next batch. 0; -EBUSY: LIMIT_COMMIT_FINDINGS wait already
- * (counted in findings_dropped); -ESHUTDOWN: stopped. Any thread; never blocks for long. */
+/* Copies f and commits it with the next batch. 0; -ENOMEM; -EBUSY: LIMIT_COMMIT_FINDINGS wait
+ * already (counted in findings_dropped); -ESHUTDOWN: stopped. Any thread; never blocks for long. */
 int commit_push_finding(struct commit *c, const struct finding_report *f);
 void commit_stats(struct commit *c, struct commit_stats *out);

@@ -22,7 +22,7 @@ struct baselines_run {
 	double latency_ns, self_ns, mad_ns;
 };
 
-/* Creates the directory if needed. -EIO, -ENOMEM, -ENOSPC. */
+/* Creates the directory if needed. -EIO, -ENAMETOOLONG, -ENOMEM, -ENOSPC. */
 int baselines_open(struct baselines **out, const char *dir);
 void baselines_close(struct baselines *b); /* NULL is a no-op */
 /* job: a series (base/job_key.h). body: a sketch as a message. Replaces the run's earlier row. */

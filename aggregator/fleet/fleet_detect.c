@@ -79,7 +79,7 @@ struct finding_report *fleet_detect_pending(struct fleet *f)
 	return &f->pending[f->pending_count++];
 }
 
-/* The job's typical step, which bounds how long a collective may take. */
+/* The longest of the ranks' median steps. It bounds how long a collective may take. */
 static double step_ns(const struct fleet_job *job)
 {
 	double longest = 0;

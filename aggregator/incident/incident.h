@@ -86,7 +86,7 @@ int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t ar
 int incident_set_add_finding(struct incident_set *s, const struct finding_report *f,
 			     uint64_t arrival_unix_ns, struct incident_change *out);
 /* Restores from the store: first an incident without its windows, then its windows. -EEXIST,
- * -ENOENT. */
+ * -ENOENT, -ENOMEM. */
 int incident_set_restore(struct incident_set *s, const struct incident_row *row);
 int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d);
 int incident_set_restore_finding(struct incident_set *s, const char *id,

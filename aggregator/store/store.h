@@ -32,7 +32,8 @@ void store_close(struct store *s); /* NULL is a no-op */
  * others, which leave no file. */
 int store_backup(const char *dir, const char *path);
 /* Makes the store of dir from a backup, which is checked first. -EEXIST (dir has a store), -EBUSY
- * (an aggregator uses dir), -EPROTO (a newer version's, or no backup), -EBADMSG (damaged). */
+ * (an aggregator uses dir), -EPROTO (a newer version's, or no backup), -EBADMSG (damaged),
+ * -ENAMETOOLONG, -errno. */
 int store_restore(const char *dir, const char *path);
 
 int store_begin(struct store *s);
@@ -117,6 +118,6 @@ json_t *store_incident_json(struct store *s, const char *id);
  * with updated_unix_ns; {"id":...,"life":"merged","merged_into":...} for merged ones. */
 int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix_ns, uint32_t limit,
 	       struct buf *out);
-/* Appends the message as received; -ENOENT: never seen; -ESTALE: expired. */
+/* Appends the message as received; -ENOENT: never seen; -ESTALE: expired; -ENOMEM. */
 int store_window_body(struct store *s, const struct http_user *who, const uint8_t id[16],
 		      struct buf *out);
