@@ -15,5 +15,5 @@ struct profile_flame {
 	const char *unit;	  /* after every time: " per step"; NULL: none */
 	const char *open; /* the kind of time that is shown first: "on", "off", "gpu"; NULL: any */
 };
-/* 0, -EIO, -ENOMEM. */
+/* 0, -ENOMEM, -errno of the stream. */
 int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page);

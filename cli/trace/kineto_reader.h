@@ -36,7 +36,7 @@ struct kineto_result {
 };
 
 /* Calls back for each event of traceEvents (or of the array, if the text is one), and reads to the end of
- * the file. 0; -EBADMSG (not JSON, no traceEvents, nested too deep or too long: see result->error); -EIO;
- * -ENOMEM; or the callback's result. */
+ * the file. 0; -EBADMSG (not JSON, no traceEvents, nested too deep or too long: see result->error);
+ * -errno of the file; -ENOMEM; or the callback's result. */
 int kineto_reader_run(struct trace_reader *reader, kineto_event_fn fn, void *arg,
 		      struct kineto_result *result);
