@@ -95,7 +95,7 @@ struct kinds_row {
 	bool by_work;
 	uint32_t part;	    /* index: enum kinds_part */
 	uint64_t period;    /* steps between the starts of two occurrences; 0: irregular */
-	uint64_t period_ns; /* it recurs by the clock; 0: by its number of steps */
+	uint64_t period_ns; /* the same in ns if it recurs by the clock; else 0 */
 	uint64_t count;	    /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
 	double steps;			/* per occurrence, mean */
