@@ -16,7 +16,7 @@ struct codec_arena {
 Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_t bytes,
 				  enum wire_kind kind, int *err);
 void codec_close(struct codec_arena *a, Sysom__Wire__Envelope *e);
-/* Appends the envelope with version and kind; -EMSGSIZE above max_bytes. */
+/* Appends the envelope with version and kind; -EMSGSIZE above max_bytes, -ENOMEM. */
 int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, struct buf *out);
 
 #define CODEC_RANK_TEXTS 9

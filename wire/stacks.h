@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "model/stack.h"
 
-/* Appends the block. 0, -EMSGSIZE beyond the bounds, -ENOMEM. */
+/* Appends the block. 0, -EINVAL (a batch that is not valid), -EMSGSIZE beyond the bounds,
+ * -ENOMEM. */
 int stacks_pack(const struct stack_batch *b, struct buf *out);
 /* Fills an empty batch that the caller has initialised. Equal strings, stacks and samples are merged.
  * -EPROTO, -EMSGSIZE, -ENOMEM. */
