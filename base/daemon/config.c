@@ -376,7 +376,7 @@ int config_read_text(void *into, const struct config_key *keys, size_t key_count
 	return r.errors ? -EINVAL : 0;
 }
 
-/* "ring.lane_count" -> "SYSOM_RING_LANE_COUNT" or "--ring-lane-count" */
+/* "window.per_minute" -> "SYSOM_WINDOW_PER_MINUTE" or "--window-per-minute" */
 static void derive(const char *key, const char *prefix, bool upper, char *out, size_t bytes)
 {
 	size_t n = (size_t)snprintf(out, bytes, "%s", prefix);

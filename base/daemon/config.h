@@ -63,8 +63,8 @@ bool config_is_socket_url(const char *text, bool needs_host);
 /* Sets one value, parsed as in a file. 0, or -EINVAL with the reason in `why`. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);
-/* Fills *into only from the initial values and the text of one file. 0, or -EINVAL after messages
- * that name `path` and the line. */
+/* Fills *into only from the initial values and the text of one file. 0, -ENOMEM, or -EINVAL after
+ * messages that name `path` and the line. */
 int config_read_text(void *into, const struct config_key *keys, size_t key_count, const char *path,
 		     const char *text, size_t bytes);
 /* Prints the commented default file. */
