@@ -89,7 +89,7 @@ struct processes;
 int processes_open(struct processes **out, const char *proc_root, struct unwind_store *store,
 		   const struct processes_sink *sink, bool python, struct reader *reader);
 void processes_close(struct processes *p); /* NULL is a no-op */
-/* 0, -ESRCH, -ENOSPC, -ENOMEM. children: also its current and future children. */
+/* 0, -ESRCH, -EACCES, -ENOSPC, -ENOMEM. children: also its current and future children. */
 int processes_add(struct processes *p, uint32_t pid, bool children);
 void processes_remove(struct processes *p, uint32_t pid);
 /* Samples every process of the node, now and later. */

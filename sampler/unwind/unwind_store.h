@@ -67,7 +67,7 @@ int unwind_store_add(struct unwind_store *s, const struct unwind_store_key *key,
 /* A file whose table is still being compiled: it gets a number but no table. set_table adds the
  * table later (NULL: none); the caller then republishes the mappings that use it. The file is
  * charged to the user of the latest of these calls; add charges nobody. -EDQUOT: this user already
- * has three quarters, but another user may still supply the table. */
+ * has three quarters, but another user may still supply the table. -ENOMEM. */
 int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key, uint32_t uid,
 			 uint32_t *file);
 int unwind_store_set_table(struct unwind_store *s, uint32_t file, uint32_t uid,
