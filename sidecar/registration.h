@@ -10,7 +10,7 @@
 struct node;
 struct registration; /* opaque */
 
-/* Borrows n. -EADDRINUSE: somebody answers at settings.socket_path. */
+/* Borrows n. 0, -ENOMEM, -errno; -EADDRINUSE: somebody answers at settings.socket_path. */
 int registration_open(struct registration **out, struct node *n);
 /* Sends no command, so the jobs continue tracing. NULL is a no-op. */
 void registration_close(struct registration *r);

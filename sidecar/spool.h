@@ -39,7 +39,7 @@ int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_ns
 void spool_close(struct spool *s); /* keeps the files; messages that are only in memory are lost */
 /* Copies data. 0: on disk; 1: in memory; -EMSGSIZE, -ENOSPC (no room in memory either; counted). */
 int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns);
-/* The oldest message; *key names it. 0, -ENOENT when there is none. *data is malloc'ed. */
+/* The oldest message; *key names it. 0, -ENOMEM, -ENOENT when there is none. *data is malloc'ed. */
 int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key);
 /* Drops a message that was delivered or rejected. An unknown key is a no-op. */
 void spool_drop(struct spool *s, uint64_t key);
