@@ -49,7 +49,7 @@ struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t
 					   size_t id_bytes, uint64_t bytes);
 void symbol_files_remove(struct symbol_files *s, const uint8_t *id, size_t id_bytes);
 /* Makes room for `bytes` and one file; if `evict` is set, by removing the least recently used
- * files. 0, -ENOSPC: there is no room. */
+ * files. 0, -ENOMEM, -ENOSPC: there is no room. */
 int symbol_files_make_room(struct symbol_files *s, uint64_t bytes, bool evict);
 
 struct symbol_files_stats {

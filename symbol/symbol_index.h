@@ -41,7 +41,8 @@ int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int run
 		       const char **why);
 /* Makes an unnamed file beside path. A descriptor, -errno. */
 int symbol_index_scratch(const char *path);
-/* 0; -ENOENT; -EBADMSG: truncated, or not an index of this version: build it again. */
+/* 0; -ENOENT; -EBADMSG: truncated, or not an index of this version: build it again; -ENOMEM,
+ * -errno. */
 int symbol_index_open(struct symbol_index *x, const char *path);
 void symbol_index_close(struct symbol_index *x); /* also if zeroed and never opened */
 /* 0, -ENOENT, or -errno if the index could not be read. */

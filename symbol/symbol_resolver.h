@@ -49,7 +49,7 @@ struct symbol_resolver_stats {
 };
 
 struct symbol_resolver;
-/* 0, -EINVAL, -errno of the directories. */
+/* 0, -ENAMETOOLONG, -ENOMEM, -errno of the directories. */
 int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resolver_options *o);
 void symbol_resolver_close(struct symbol_resolver *r); /* NULL is a no-op */
 /* build_id: an identity (symbol/symbol_content.h) or a Build ID alone. path: where this process can
@@ -57,7 +57,7 @@ void symbol_resolver_close(struct symbol_resolver *r); /* NULL is a no-op */
  * comes first. Then files with the same Build ID are searched, whose names are not proven. Without
  * a Build ID (build_id_bytes 0) only the path counts. address: ELF virtual address, already minus 1
  * for return addresses. 0; -ENOENT: the file is known, but no symbol covers the address; -ENODATA:
- * no file for this Build ID; -EBADMSG: the file was refused (symbol_resolver_why). */
+ * no file for this Build ID; -EBADMSG: the file was refused (symbol_resolver_why); -ENOMEM. */
 int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes,
 			 const char *path, uint64_t address, struct symbol_name *out);
 /* Call when a better file for this Build ID has arrived: drops what is cached. */
