@@ -375,6 +375,14 @@ static const struct slow_step *asked_step_of(const struct digest *d)
 	return s && s->known && *s->function_name ? s : NULL;
 }
 
+/* Whether the window shows a drift that is not the rank's own: its peers became slower as well. */
+static bool is_shared_drift(const struct digest *d)
+{
+	return d->reason == WINDOW_DRIFT && d->slow.took.expected_self_ns > 0 &&
+	       d->beyond_peers < thresholds.part.half * d->slow.self_excess_ns /
+				     d->slow.took.expected_self_ns; /* false for NAN */
+}
+
 /* The window's slow steps. The steps of a requested window are not counted again: other windows
  * have them. */
 static struct slow_steps steps_of(const struct digest *d)
@@ -387,20 +395,12 @@ static struct slow_steps steps_of(const struct digest *d)
 	s.reasons = 1u << (s.hinted ? WINDOW_SELF : d->reason);
 	if (d->reason == WINDOW_PEER)
 		s.reasons |= 1u << WINDOW_SELF;
-	if (!digest_is_own(d))
+	if (!digest_is_own(d) || is_shared_drift(d))
 		s.self_excess_ns = s.first_self_ns = s.took.expected_self_ns = 0;
 	s.took_itself = digest_is_own(d) && s.took.steps > 0;
 	s.slow_ns = slow_of(d);
 	s.waited_ns = d->reason == WINDOW_COMM ? s.flagged_ns : 0;
 	return s;
-}
-
-/* Whether the window shows a drift that is not the rank's own: its peers became slower as well. */
-static bool is_shared_drift(const struct digest *d)
-{
-	return d->reason == WINDOW_DRIFT && d->slow.took.expected_self_ns > 0 &&
-	       d->beyond_peers < thresholds.part.half * d->slow.self_excess_ns /
-				     d->slow.took.expected_self_ns; /* false for NAN */
 }
 
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,

@@ -60,7 +60,8 @@ static struct digest window(const char *job, int rank, uint32_t reason, double b
 	    .latency_ns = 52e7,
 	    .expected_ns = 4e8,
 	    .self_ns = 32e7,
-	    .expected_self_ns = 32e7};
+	    .expected_self_ns = 32e7,
+	    .beyond_peers = NAN};
 
 	next_id++;
 	memcpy(d.id, &next_id, sizeof(next_id));
@@ -580,6 +581,24 @@ static void slow_for(int rank, double begin_s, double end_s, uint64_t first_step
 		d.slow.self_excess_ns = d.slow.flagged * 3e7;
 		add(d);
 	}
+}
+
+/* It may have lost more, since all of its steps count. */
+static void a_drift_that_peers_share_is_not_blamed_for_a_fault(void **unused)
+{
+	struct digest d = window("job", 1, WINDOW_DRIFT, 0, 8);
+	json_t *j;
+
+	d.slow.flagged = 128;
+	d.self_ns += 12e7;
+	d.slow.self_excess_ns = 128 * 12e7;
+	d.beyond_peers = 0.01;
+	add(d);
+	slow_for(6, 8, 20, 200);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j, "ranks"), "6");
+	json_decref(j);
 }
 
 /* Something else runs on the host of rank r for a second: it costs as much as half a minute of a fault. */
@@ -1811,6 +1830,7 @@ int main(void)
 	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
 	    CASE(a_small_change_for_good_is_no_transient),
 	    CASE(a_drift_that_peers_share_is_not_of_one_rank),
+	    CASE(a_drift_that_peers_share_is_not_blamed_for_a_fault),
 	    CASE(a_moment_of_one_is_not_what_all_waited_for),
 	    CASE(measures_a_culprit_by_what_it_did_itself),
 	    CASE(one_step_that_costs_a_second_is_no_transient),
