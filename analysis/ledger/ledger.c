@@ -42,15 +42,15 @@ const char *ledger_kind_name(enum ledger_kind kind)
 void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
 			 size_t bytes)
 {
-	const char *joint = kinds[kind].joint;
 	char kernel[LEDGER_NAME_BYTES];
 
 	if (kind == LEDGER_COMPUTE)
 		name = kernel_name_text(name, kernel, sizeof(kernel));
-	if (kind == LEDGER_RUNNABLE && *what)
-		joint = " after: "; /* what it was woken from */
-	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what,
-		 *what ? ")" : "", *name ? joint : "", name);
+	if (kind == LEDGER_RUNNABLE && *what && *name) /* what it was woken from */
+		snprintf(out, bytes, "%s (after %s)", kinds[kind].text, name);
+	else
+		snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what,
+			 *what ? ")" : "", *name ? kinds[kind].joint : "", name);
 }
 
 bool ledger_is_of(const char *name, const char *function)
