@@ -65,7 +65,7 @@ DASHBOARDS = {
          [(f"increase(sysom_gpu_ecc_uncorrected_total{{{NODE}}}[$__rate_interval])", "{{instance}} GPU {{gpu}}")]),
         ("XID errors", "none",
          [(f"increase(sysom_gpu_xid_total{{{NODE}}}[$__rate_interval])", "{{instance}} GPU {{gpu}}")]),
-        ("Host stood still", "percentunit",
+        ("Machine stood still", "percentunit",
          [(f"rate(sysom_host_stall_seconds_total{{{NODE}}}[$__rate_interval])", "{{instance}}")]),
         ("Processor time stolen by the hypervisor", "percentunit",
          [(f"rate(sysom_host_stolen_seconds_total{{{NODE}}}[$__rate_interval])", "{{instance}}")]),
