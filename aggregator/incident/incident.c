@@ -413,8 +413,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		take_signals(m, d->signals, d->signal_count);
 	m->sent.windows++;
 	m->sent.summaries += d->summary_only;
-	if (d->reason == WINDOW_DRIFT)
-		m->shares_drift = is_shared_drift(d);
+	m->drifted |= d->reason == WINDOW_DRIFT && !is_shared_drift(d);
 	steps_add(&m->steps, steps, 1);
 	if (digest_is_own(d)) {
 		widen(&m->own.begin_unix_ns, &m->own.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -925,7 +924,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	steps_add(&to->steps, &from->steps, 1);
 	to->accused.by_node_ns += from->accused.by_node_ns;
 	to->waited_for_ns = fmax(to->waited_for_ns, from->waited_for_ns);
-	to->shares_drift |= from->shares_drift;
+	to->drifted |= from->drifted;
 	widen(&to->own.begin_unix_ns, &to->own.end_unix_ns, from->own.begin_unix_ns,
 	      from->own.end_unix_ns);
 	to->own.stolen_ns += from->own.stolen_ns;

@@ -489,7 +489,7 @@ static bool lost_little(const struct incident *i)
 static bool is_shared_drift(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (INCIDENT_REASON(&i->members[k], WINDOW_DRIFT) && !i->members[k].shares_drift)
+		if (i->members[k].drifted)
 			return false;
 	return true;
 }

@@ -99,8 +99,7 @@ struct member {
 	struct sent sent;
 	struct own_time own;
 	struct accused accused;
-	/* its latest drift was shared by the ranks that it is compared with */
-	bool shares_drift;
+	bool drifted; /* it had a drift that the ranks that it is compared with did not share */
 	double waited_for_ns;	   /* how long others waited for it, in windows of the same time */
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; the strongest of all windows */
 	uint32_t signal_count;

@@ -376,7 +376,9 @@ static bool is_absent(const struct slot *s, uint8_t state)
 /* Whether it is known why the rank has not entered a collective on the CPU. */
 static bool is_held(const struct slot *s, uint8_t state)
 {
-	return s->ended || state || s->unfinished.kind;
+	uint32_t in = s->unfinished.kind;
+
+	return s->ended || state || in == BEAT_UNFINISHED_HELD || in == BEAT_UNFINISHED_MESSAGE;
 }
 
 /* Whether this communicator hangs, and how. */

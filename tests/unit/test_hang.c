@@ -803,6 +803,13 @@ static void ranks_that_wait_for_one_without_requests_do_not_hang(void **unused)
 		tick();
 	}
 	assert_int_equal(reports, 0);
+	/* It evaluates on its GPU: at each look there is another kernel. */
+	for (uint64_t until = now_s + 60; now_s < until; now_s++) {
+		say_blocked();
+		push_unfinished(0, step_of[0], NULL, 0, BEAT_UNFINISHED_KERNEL, now_s - 1, "gemm");
+		tick();
+	}
+	assert_int_equal(reports, 0);
 	/* and with none that waits, whatever holds them */
 	all_in(BEAT_UNFINISHED_HELD);
 	hold(60, say_blocked);
