@@ -734,14 +734,17 @@ static void name_driver(const struct window *w, uint32_t tid, uint64_t t, struct
 }
 
 /* What the thread mostly slept for in a record of several switches. */
-static const char *slept_for(const struct maker *m, const struct stack_switch *s)
+static const char *slept_for(const struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint32_t most = STACK_SWITCH_UNKNOWN;
+	struct account a;
 
 	for (uint32_t k = STACK_SWITCH_INTERRUPTIBLE; k < STACK_SWITCH_WOKEN; k++)
 		if (s->ns[k] > s->ns[most])
 			most = k;
-	return ledger_what_text(m->last[most].what);
+	a = m->last[most];
+	name_driver(m->w, s->tid, begin, &a);
+	return ledger_what_text(a.what);
 }
 
 /* The share of one state in a record of several switches. Assumes that the thread slept at the same
@@ -756,7 +759,7 @@ static struct ledger_share share_of_state(struct maker *m, const struct stack_sw
 	if (kind_off(state, a.what) == LEDGER_BLOCKED)
 		name_driver(m->w, s->tid, begin, &a);
 	if (state == STACK_SWITCH_WOKEN)
-		a.name = slept_for(m, s);
+		a.name = slept_for(m, s, begin);
 	return (struct ledger_share){.kind = kind_off(state, a.what),
 				     .what = a.what,
 				     .name = a.name,

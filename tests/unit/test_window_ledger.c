@@ -424,6 +424,7 @@ static void a_wait_in_a_call_of_the_driver_is_the_drivers(void **state)
 {
 	struct excerpt *p;
 	struct made m;
+	struct stack_switch *folded;
 	uint32_t nap, read;
 
 	make(&m, MAIN);
@@ -437,11 +438,20 @@ static void a_wait_in_a_call_of_the_driver_is_the_drivers(void **state)
 							   .end_ns = t + 30 * MS};
 		off(&m, MAIN, t + 11 * MS, t + 16 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, nap, 0);
 		off(&m, MAIN, t + 17 * MS, t + 20 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, read, 0);
+		off(&m, MAIN, t + 20 * MS, t + 21 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, nap, 0);
+		off(&m, MAIN, t + 22 * MS, t + 28 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		folded = &m.w.stacks.switches[m.w.stacks.switch_count - 1];
+		folded->flags = STACK_SWITCH_FOLDED;
+		folded->count = 2;
+		folded->ns[STACK_SWITCH_INTERRUPTIBLE] = 4 * MS;
+		folded->ns[STACK_SWITCH_WOKEN] = 2 * MS;
 		off(&m, MAIN, t + 31 * MS, t + 38 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, nap, 0);
 	}
 	qsort(m.host, m.w.host_count, sizeof(*m.host), by_record_begin);
 	p = excerpt_of(&m);
-	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_DRIVER, "") == 5);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_DRIVER, "") == 5 + 1 + 4);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "CUDA driver") == 2);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load_module (train.py)") == 3);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "forward (train.py)") == 7);
 	excerpt_drop(p);
