@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "analysis/cross/cross_private.h"
+#include "analysis/robust/median.h"
 #include "base/room.h"
 #include "base/text/text.h"
 #include "model/thresholds.h"
@@ -434,11 +435,20 @@ struct cross_recent cross_recent(const struct cross *c, uint32_t slot, double *t
 
 double cross_beyond_peers(const struct cross *c, uint32_t slot)
 {
-	double typical_ns, own_ns = cross_recent(c, slot, &typical_ns).self_ns;
+	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
+	const struct cross_role_part *rp;
+	double own_ns, others_ns[PEERS_MEMBERS_MAX];
+	uint32_t n = 0;
 
-	return own_ns > 0 && typical_ns > 0 && !c->role_parts[c->slots[slot].role_part].uneven
-		   ? own_ns / typical_ns - 1
-		   : NAN;
+	if (!s || !s->used || s->role_part == CROSS_NONE)
+		return NAN;
+	rp = &c->role_parts[s->role_part];
+	own_ns = rp->members[s->member].recent.self_ns;
+	for (uint32_t i = 0; i < rp->count && n < PEERS_MEMBERS_MAX; i++)
+		if (i != s->member && rp->members[i].slot != CROSS_NONE &&
+		    rp->members[i].recent.self_ns > 0)
+			others_ns[n++] = rp->members[i].recent.self_ns;
+	return n && own_ns > 0 && !rp->uneven ? own_ns / median_of(others_ns, n) - 1 : NAN;
 }
 
 uint32_t cross_suspects(const struct cross *c)

@@ -1068,6 +1068,31 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 	fs_fini(&evil);
 }
 
+/* A rank's drift is compared with the other ranks, never with itself: of one rank nothing is known. */
+static void a_window_says_by_how_much_its_rank_exceeds_the_others(void **state)
+{
+	for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+		struct digest d = {.reason = WINDOW_DRIFT, .begin_unix_ns = 1, .end_unix_ns = 2};
+		struct fs_job j;
+
+		fs_init(&j, "job", ranks, 1, 15);
+		j.rank[0].slow_ns = 10 * FS_MS;
+		run(&j, now_s + 60);
+		snprintf(d.rank.job, sizeof(d.rank.job), "job");
+		snprintf(d.rank.node, sizeof(d.rank.node), "n0");
+		d.rank.world_size = (int32_t)ranks;
+		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
+		if (ranks == 1)
+			assert_true(isnan(d.beyond_peers));
+		else
+			assert_true(d.beyond_peers > 0.05);
+		print_message("# beyond peers: %f\n", d.beyond_peers);
+		fs_fini(&j);
+		teardown(state);
+		setup(state);
+	}
+}
+
 static bool counts_of(const char *node, int rank, int world)
 {
 	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
@@ -3013,6 +3038,7 @@ static void times_that_cannot_be_are_counted(void **unused)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 static const struct CMUnitTest tests[] = {
+    T(a_window_says_by_how_much_its_rank_exceeds_the_others),
     T(stays_silent_about_a_healthy_job),
     T(late_requests_of_one_way_are_one_finding_with_a_count),
     T(each_phase_of_a_request_has_its_cause),
